@@ -17,13 +17,13 @@
 //! ```
 //!
 //! Put a `Resilient` store around it in production (feature `resilient` of the core, `redis` of
-//! `sluicegate`). A bare Redis store reads each policy's [`OnOutage`](sluicegate_core::OnOutage) too, but
-//! asks a server that hangs again with every request, and decides with whole quotas while there is no answer.
+//! `sluicegate`). A bare Redis store also follows each policy's [`OnOutage`](sluicegate_core::OnOutage), but
+//! calls a hanging server again for every request, and decides with whole quotas while there is no answer.
 //!
 //! # When to use it
 //! - Several instances of a service share a limit, which holds for all instances together.
 //! - Counts have to survive restarts and deployments of the service.
-//! - Limits of days and months, for which a process does not live long enough.
+//! - Limits have periods of days or months, longer than a process lives.
 //!
 //! # When not to use it
 //! - For one process. Memory decides in tens of nanoseconds and cannot fail; Redis takes a round
@@ -31,7 +31,7 @@
 //! - If a limit per instance is enough, such as protection against overload: give each instance
 //!   its [share](sluicegate_core::Policy::share) in memory.
 //! - For limits in flight that adapt to what a service can bear: each process finds that out by
-//!   itself.
+//!   by itself.
 //! - For sliding logs of more than 2,000 entries.
 //!
 //! # How it works
@@ -41,7 +41,7 @@
 //! the moment their state is back at rest.
 //!
 //! A background task maintains the connection: a request uses it or fails at once, and never
-//! waits for a server that is away, except in the first second after the store was made. A connection that was closed while idle,
+//! waits for a server that is down, except in the first second after the store was made. A connection that was closed while idle,
 //! by the server's `timeout` or a proxy, is replaced at once; only a request that comes during that one attempt
 //! waits for it, within its deadline.
 //!
@@ -65,7 +65,7 @@
 //! | the connection breaks before the reply | `Unavailable` | perhaps |
 //! | the server lost the script (restart, failover, `SCRIPT FLUSH`) | the decision: the script is sent along | once |
 //! | a replica, a full or a loading server, a missing right | `Unavailable` | nothing |
-//! | a value under the key's name that is not ours | a decision as for a fresh key | as usual |
+//! | a foreign value under the key's name | a decision as for a fresh key | as usual |
 //!
 //! A caller of a [`RateLimiter`](sluicegate_core::RateLimiter) gets a decision in place of
 //! these errors, by the policy's `OnOutage`.
@@ -79,13 +79,13 @@
 //! address and a user) is decided per slot:
 //!
 //! 1. All slots are peeked at first, at the same time, so that a refused request spends
-//!    nowhere.
-//! 2. Then the request spends in one slot after the other, in the slot with the least left first. Its units are
+//!    nothing.
+//! 2. Then the request spends in one slot after the other, first in the slot with the fewest units left. Its units are
 //!    marked until it is decided. If only marked units refuse another request in several slots, that request is
 //!    tried once more; a request in a single slot is refused at once, and the refusal says that it is
 //!    [provisional](sluicegate_core::store::QuotaStatus::is_provisional).
 //! 3. If a later slot refuses after all, the other slots get their units back, and no request waits for
-//!    that.
+//!    this.
 //! 4. Charges, refunds and resets of the same request follow when all slots have granted.
 //!
 //! If a process dies in between, the units that it has spent stay spent: more is denied, never
@@ -97,10 +97,10 @@
 //! the key is next asked for.
 //!
 //! While a new version of a service is rolled out, instances with different quotas, bursts, periods
-//! or algorithms ask for the same keys. Each decides by its own rules, and the units that it admits are
+//! or algorithms use the same keys. Each decides by its own rules, and the units that it admits are
 //! charged under the rules of the others, too. So a key has at most the larger burst at once and the
 //! larger rate in the long run, whichever instances it meets. Rules that are no longer used
-//! are forgotten over time; with more than three at a time, the least recently used starts anew
+//! are forgotten over time; with more than three at a time, the least recently used rule starts afresh
 //! from the counts of the others. With
 //! [`version`](sluicegate_core::policy::PolicyBuilder::version) on the policies the newest one
 //! decides alone, for all instances, once a key has met it.
@@ -109,39 +109,39 @@
 //! the instance that replaces. If several instances replace, each forgets units spent
 //! before its own replacement; with a higher version, a key is reset once. So does
 //! [`reset_all`](sluicegate_core::RateLimiter::reset_all): it sends and deletes nothing, and a key is forgotten when an
-//! instance that was told of the reset first decides about it, with the units that others have spent on it since.
+//! instance that knows of the reset first decides about it, including the units that others have spent since.
 //!
 //! # Overrides of operators
 //! An [override](sluicegate_core::limiter::Overrides) that is put on one instance is in force on all of them within 5 s: each reads a key
 //! every 4 s, and whenever it has connected, before a request uses the connection. Its time is the server's. Instances that know of
 //! an override write it again when the server has lost it, by `FLUSHALL`, a restart or a failover. To end it, withdraw it: a key that
-//! is deleted by hand comes back.
+//! was deleted by hand is written again.
 //!
 //! # Sliding logs
 //! They have at most 2,000 entries: the value is written whole with every decision, and Redis serves
-//! no other client meanwhile. A call on a log of 2,000 entries takes some 100 microseconds. For a higher limit
+//! no other client meanwhile. A call on a log of 2,000 entries takes about 100 microseconds. For a higher limit,
 //! give the log a [resolution](sluicegate_core::policy::PolicyBuilder::resolution): a log of 20 parts has at
 //! most 21 entries.
 //!
 //! # Permits for requests under way
-//! An `InFlight` of the crate `sluicegate-in-flight` that is put on this store has its number for
-//! all instances together, at any time by the server's clock. A key is a hash with a field for each instance: the number of permits that it
-//! holds, until the end of its lease. That is about 100 bytes, and 90 for each instance. Taking a permit is one call; a task of each instance
-//! gives permits back, and tells Redis three times in each lease what it holds. All keys of a limit are in one hash slot, so that one call
-//! does that for up to 256 of them.
+//! An `InFlight` of the crate `sluicegate-in-flight` on this store limits
+//! all instances together, by the server's clock. A key is a hash with a field for each instance: the number of permits that it
+//! holds, until the end of its lease. It takes about 100 bytes, plus 90 for each instance. Taking a permit is one call; a task of each
+//! instance gives permits back, and reports its permits to Redis three times in each lease. All keys of a limit are in one hash slot, so
+//! that one call reports up to 256 of them.
 //!
-//! | what happens | what becomes of the permits |
+//! | what happens | effect on the permits |
 //! |---|---|
 //! | an instance crashes | they are back when its lease is over |
-//! | an instance stands still, or does not reach the server, for its lease | they are lost (`Permit::lost`), and it is told before others get them; if it stood still, as soon as it goes on |
-//! | the server loses its data, or its clock steps ahead by the lease | each may be given out once more until the next renewal, a third of the lease later; then the newest are lost |
+//! | an instance is paused, or does not reach the server, for its lease | they are lost (`Permit::lost`), and it is notified before others get them; after a pause, as soon as it continues |
+//! | the server loses its data, or its clock steps ahead by the lease | each may be granted once more until the next renewal, a third of the lease later; then the newest are lost |
 //! | the server's clock steps back | nothing |
 //!
 //! # What Redis sees
 //! Redis sees names such as `rl:3:login:{q0Zx…}`: prefix, format, policy, and a keyed hash of the key;
 //! [`RedisStore::key_name`] returns the name of a key. It never contains a readable API key or address.
-//! `rl:3:{probe}:overrides` has the overrides of operators as text, until the last of them is over.
-//! A value that is not ours counts as a fresh key. Every error of a command is an outage.
+//! `rl:3:{probe}:overrides` has the overrides of operators as text until the last of them ends.
+//! A foreign value counts as a fresh key. Every error of a command is an outage.
 //!
 //! # Rights
 //! A user of its own needs these commands and no others, on the keys that begin with the prefix:
@@ -153,15 +153,15 @@
 //! Permits that instances share need `+hgetall +hset +hdel +pexpire`, too, and a [durable](RedisStoreBuilder::durable) store `+info`.
 //!
 //! On a Cluster it also needs `+cluster|slots`, and behind Sentinel `+role`. There the redis client
-//! also sets its name by `CLIENT SETINFO`; without this right it works as well, but the
+//! also sets its name by `CLIENT SETINFO`; the client works without this right, but the
 //! server's ACL log gets an entry for each connection. [`RedisStore::inspect`] also needs
 //! `+scan +memory|usage +object|idletime`: give these rights to a tool's user.
 //!
 //! # Eviction
-//! A server whose `maxmemory-policy` evicts keys may forget a debtor. Give rate limits a server or
-//! a database whose policy is `noeviction`, and enough memory: then a full server is an outage,
-//! which is handled, and not a silent reset. A [durable](RedisStoreBuilder::durable) store checks that, and the append-only file. Keys expire by themselves, so memory is proportional to the
-//! number of clients per period.
+//! A server whose `maxmemory-policy` evicts keys may forget a key in debt. Give rate limits a server or
+//! a database with the policy `noeviction` and enough memory: then a full server is an outage,
+//! which is handled, not a silent reset. A [durable](RedisStoreBuilder::durable) store checks both this and the append-only file. Keys
+//! expire by themselves, so memory is proportional to the number of clients per period.
 //!
 //! # Features
 //! | feature | what it adds |

@@ -22,8 +22,8 @@ impl Probe {
         self.0.push((command, Box::new(judge)));
     }
 
-    /// A connection is ready when the scripts run and give the right replies. A `PING` would not do: a replica, a full or a loading
-    /// server, and one whose user lacks a right, all answer it.
+    /// A connection is ready when the scripts run and give the right replies. A `PING` is not enough: a replica, a full or a loading
+    /// server, and a server whose user lacks a right, all answer it.
     ///
     /// # Errors
     /// The error of the first command that failed, in words for a log.

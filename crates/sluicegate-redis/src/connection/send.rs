@@ -1,4 +1,4 @@
-//! Sends one command over the connection that is there, and acts on what the reply says about the connection.
+//! Sends one command over the current connection, and reacts to signs of a broken connection in the reply.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::failure::{Remedy, is_no_script, is_on_the_way, remedy, store_error};
 use super::state::{ConnectionState, Live};
 
-/// Timeouts in a row after which a connection is taken for dead, although the kernel still believes in it.
+/// Timeouts in a row after which a connection counts as dead, although the kernel still considers it open.
 const TIMEOUTS_IN_A_ROW: u32 = 3;
 
-/// The pause before a command is sent again whose slot is moving from one node of a cluster to another.
+/// The pause before a command is sent again while its slot moves from one node of a cluster to another.
 const SLOT_PAUSE: Duration = Duration::from_millis(4);
 
 /// How a command names its script: by digest, or by its text if the server does not know the digest.
@@ -29,14 +29,14 @@ impl ConnectionState {
     /// part of the slots that the command is for.
     ///
     /// - A server without the script answers `NOSCRIPT`, has done nothing, and is sent the text.
-    /// - A node of a Cluster that does not have the slot (any more) has done nothing either: one
+    /// - A node of a Cluster that does not have the slot (any more) has done nothing either, so there is one
     ///   more attempt, after a pause of a few milliseconds.
     /// - Everything else is the answer, or an error. Nothing that may have been carried out is sent
     ///   again.
     ///
     /// # Errors
     /// [`StoreErrorKind::Unavailable`] marked as unsent when there is no connection,
-    /// [`StoreErrorKind::Timeout`] after the deadline, otherwise what the server's error means;
+    /// [`StoreErrorKind::Timeout`] after the deadline, otherwise the kind of the server's error;
     /// each names the part of the slots.
     pub(crate) async fn send(
         &self,
@@ -91,11 +91,11 @@ impl ConnectionState {
         }
     }
 
-    /// Acts on what a call learned about its connection.
+    /// Applies the result of a call to its connection.
     ///
     /// A timeout alone proves nothing: the server may be busy for a moment. Three without an answer
     /// in between mean that the connection or its server is dead. On a Cluster they
-    /// are counted per part of the slots, because the other nodes go on answering.
+    /// are counted per part of the slots, because the other nodes still answer.
     fn note(&self, live: &Live, part: usize, remedy: Remedy) {
         let replace = match remedy {
             Remedy::Keep => false,
@@ -103,7 +103,7 @@ impl ConnectionState {
             Remedy::Replace if !self.is_cluster => true,
             Remedy::Count | Remedy::Replace => {
                 live.timeouts[part].fetch_add(1, Ordering::Relaxed);
-                // Counted over all parts: a caller that leaves each part alone for a while would take seconds for three in one of them.
+                // Counted over all parts: a caller that rarely uses each part would need seconds for three in one of them.
                 let open = live.timeouts.iter().map(|timeouts| timeouts.load(Ordering::Relaxed));
                 open.fold(0, u32::saturating_add) >= TIMEOUTS_IN_A_ROW
             }

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Until a moment after the store was made, requests wait for the first connection. While it is *mending*, requests wait for the attempt within their deadlines. Otherwise requests
-//! without a connection fail at once, and the supervisor tries on. A Cluster's connection is not
-//! given up before there is a better one.
+//! without a connection fail at once, and the supervisor keeps trying. A Cluster's connection is not
+//! dropped before there is a better one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::server::Connection;
 
-/// The parts of a cluster's slots. Each part counts its timeouts, because answers from other nodes say nothing about a
+/// The parts of a cluster's slots. Each part counts its timeouts, because answers from other nodes prove nothing about a
 /// node that hangs.
 const PARTS: usize = 64;
 
@@ -41,7 +41,7 @@ pub(crate) struct ConnectionState {
     /// The last connection that was found to be broken.
     broken: AtomicU64,
     lost: Notify,
-    /// The time until which requests wait for the first connection.
+    /// The end of the wait for the first connection.
     starts_until: Instant,
     /// Whether there has been a connection, or requests do not wait for one.
     has_started: AtomicBool,
@@ -55,7 +55,7 @@ pub(crate) struct ConnectionState {
     pub(crate) disagreements: AtomicU64,
 }
 
-/// A connection, and what calls have found out about it.
+/// A connection, and its health as seen by calls.
 pub(super) struct Live {
     pub(super) connection: Arc<dyn Connection>,
     pub(super) generation: u64,
@@ -103,14 +103,14 @@ impl ConnectionState {
         self.has_started.store(true, Ordering::Relaxed);
     }
 
-    /// The time until which requests wait for the first connection; `None` if there has been one, or the time is over.
+    /// The end of the wait for the first connection; `None` if there has been a connection, or the time is over.
     pub(crate) fn starting(&self) -> Option<Instant> {
         // Relaxed: a request that misses the mark finds the connection, or waits in vain.
         let waits = !self.has_started.load(Ordering::Relaxed) && Instant::now() < self.starts_until;
         waits.then_some(self.starts_until)
     }
 
-    /// Waits for the first connection, until the moment that is the same for all requests.
+    /// Waits for the first connection, until the moment shared by all requests.
     pub(super) async fn started(&self) {
         if let Some(until) = self.starting() {
             // The caller continues in the same way with or without a connection.
@@ -118,14 +118,14 @@ impl ConnectionState {
         }
     }
 
-    /// Whether a request would be sent, or wait for the attempt that is under way.
+    /// Whether a request would be sent, or would wait for the current attempt.
     pub(crate) fn is_up_or_mending(&self) -> bool {
         // Acquire: see `closed`.
         self.mending.load(Ordering::Acquire) || self.live.load().is_some()
     }
 
-    /// Notes that the peer has closed a connection, perhaps while it was idle. Requests that come now wait for the one attempt to
-    /// replace it that follows at once, and not for later attempts.
+    /// Notes that the peer has closed a connection, perhaps while it was idle. Requests that arrive now wait for the immediate
+    /// attempt to replace it, but not for later attempts.
     pub(super) fn closed(&self, generation: u64) {
         if self.generation() == Some(generation) {
             // Release: a request that finds no connection after this finds the mark.
@@ -144,7 +144,7 @@ impl ConnectionState {
         self.live.load().as_ref().map(|live| live.generation)
     }
 
-    /// The result of the attempt that is under way after a loss.
+    /// The result of the current attempt after a loss.
     pub(super) async fn mended(&self, deadline: Instant) -> Option<Arc<Live>> {
         loop {
             let settled = self.settled.notified();

@@ -21,7 +21,7 @@ pub(crate) struct Supervised {
 }
 
 impl Supervised {
-    /// Begins to connect in the background, and goes on for ever. Until `starts_until`, requests wait for the first connection.
+    /// Starts to connect in the background, and keeps connecting forever. Until `starts_until`, requests wait for the first connection.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -39,7 +39,7 @@ impl Supervised {
     /// Waits until there is a connection.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Unavailable`] when there is none `within` this time, with the error of the last attempt.
+    /// [`StoreErrorKind::Unavailable`] when there is no connection `within` this time, with the error of the last attempt.
     pub(crate) async fn up(&self, within: Duration) -> Result<(), StoreError> {
         timeout(within, self.state.up()).await.map_err(|_| {
             let problem = self.state.problem().map_or_else(String::new, |problem| format!(": {problem}"));

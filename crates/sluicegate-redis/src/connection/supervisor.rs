@@ -1,4 +1,4 @@
-//! The supervisor of a connection: it connects, and reconnects, for ever.
+//! The supervisor of a connection: it connects and reconnects forever.
 //!
 //! ```text
 //! attempt -> probe -> publish -> until it is broken -+
@@ -19,10 +19,10 @@ use super::probe::Probe;
 use super::server::{Closed, Connection, Target};
 use super::state::ConnectionState;
 
-/// The shortest interval between two looks at the nodes of a cluster.
+/// The shortest interval between two checks of the nodes of a cluster.
 const CLUSTER_KEPT_FOR: Duration = Duration::from_secs(1);
 
-/// The lifetime from which a connection was a good one: then the next attempt begins at once.
+/// The lifetime after which a connection counts as good: then the next attempt starts at once.
 const GOOD_AFTER: Duration = Duration::from_secs(1);
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -30,7 +30,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause: it allows each instance at most two attempts a second, and finds a server that is back within a second.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Connects, probes, publishes, and waits for the connection to be lost; for ever.
+/// Connects, probes, publishes, and waits for the connection to be lost, forever.
 ///
 /// Pauses between attempts double from 50 ms to 1 s, and half of each is random, so that a fleet
 /// does not reconnect in step. After a connection that has lived for a second, the next attempt

@@ -25,12 +25,12 @@ use crate::connection::{Supervised, Target, TrustedCa};
 
 /// Collects the settings of a [`RedisStore`].
 ///
-/// | setting | default | say otherwise when |
+/// | setting | default | change it if |
 /// |---|---|---|
 /// | [`prefix`](Self::prefix) | `rl` | several services share a Redis |
 /// | [`secret`](Self::secret) | none | keys are addresses or names, and others can read Redis |
 /// | [`deadline`](Self::deadline) | 50 ms | Redis is far away, or requests are worth a longer wait |
-/// | [`first_connection`](Self::first_connection) | 1 s | a service starts without Redis, and shall answer at once |
+/// | [`first_connection`](Self::first_connection) | 1 s | a service starts without Redis and must answer at once |
 /// | [`clock`](Self::clock) | the server's | in tests |
 /// | [`durable`](Self::durable) | no | a limit is a budget that a restart of Redis must not forget |
 /// | [`onlooker`](Self::onlooker) | no | a tool looks at the keys of services |
@@ -102,24 +102,24 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Sets the longest time that a decision may take. Default: 50 ms. A decision that was sent may have spent although its answer
+    /// Sets the longest time that a decision may take. Default: 50 ms. A decision that was sent may have spent even if its answer
     /// came too late.
     ///
-    /// From 1 ms to 60 s. It covers all round trips of a decision, waiting for others to share a
-    /// call included. It is the longest that an outage can add to a request, so choose it by what a
-    /// request may lose, and not by the slowest answer ever seen; with a `Resilient` store around
-    /// it, only the first few requests of an outage wait for it.
+    /// From 1 ms to 60 s. It covers all round trips of a decision, including the wait to share a
+    /// call. It is the longest delay that an outage can add to a request, so choose it by the delay that a
+    /// request can afford, not by the slowest answer ever seen; with a `Resilient` store around
+    /// it, only the first few requests of an outage wait that long.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// Sets how long after the store was made its decisions wait for the first connection. They all wait until the same moment.
+    /// Sets how long after the creation of the store its decisions wait for the first connection. They all wait until the same moment.
     /// After it, a decision without a connection is made at once, as the policy's
     /// [`OnOutage`](sluicegate_core::OnOutage) says. Default: 1 s.
     ///
     /// At most 60 s. Without this wait, requests that come while a service starts would be decided as in an outage, although Redis
-    /// is well. With `Duration::ZERO` no decision waits, and neither does any in a `Resilient` store, whose
+    /// is healthy. With `Duration::ZERO` no decision waits, and neither does any in a `Resilient` store, whose
     /// fallback decides meanwhile.
     pub fn first_connection(mut self, within: Duration) -> Self {
         self.first_connection = within;
@@ -136,26 +136,26 @@ impl RedisStoreBuilder {
         self
     }
 
-    /// Lets peeks write nothing at all, for tools that look at the keys of services, perhaps by policies that are not in force.
-    /// Default: a peek by another policy than before makes Redis count the key under that policy, too, from then on. Instances of
+    /// Prevents peeks from writing, for tools that look at the keys of services, possibly under policies that are not in force.
+    /// Default: a peek under a new policy makes Redis count the key under that policy, too, from then on. Instances of
     /// a fleet need this during a rollout.
     pub fn onlooker(mut self) -> Self {
         self.is_onlooker = true;
         self
     }
 
-    /// Uses only servers that keep what they have counted: with `appendonly yes`, and with `maxmemory-policy noeviction` or no `maxmemory`.
+    /// Uses only servers that keep their counts: with `appendonly yes`, and with `maxmemory-policy noeviction` or no `maxmemory`.
     /// Default: any server.
     ///
     /// Each new connection is checked by `INFO`, on a Cluster each primary, before a request uses it. A server that lacks one of the two is
-    /// not used: the log names what is missing and the setting that mends it, [`connected`](RedisStore::connected) returns the same as an
-    /// error, and policies decide as in an outage until a later attempt finds it mended, at most a second later. So it is where Redis
-    /// cannot be reached when the service starts. Each setting belongs to a server and not to a policy, so all policies of a store are durable,
-    /// or none is.
+    /// not used: the log names the missing setting and its correction, [`connected`](RedisStore::connected) returns the same as an
+    /// error, and policies decide as in an outage until a later attempt, at most a second later, finds it corrected. The same happens if
+    /// Redis cannot be reached when the service starts. Each setting belongs to a server and not to a policy, so all policies of a store
+    /// are durable, or none.
     ///
-    /// With `appendfsync always` a decision that was told is on disk. With `everysec`, the default of Redis, a crash of the machine
-    /// loses the decisions of about the last second; a killed process loses none. A failover loses what the replica had not yet got. A
-    /// service that keeps its data in another way than the append-only file is refused: leave this setting out there.
+    /// With `appendfsync always`, an answered decision is on disk. With `everysec`, the default of Redis, a crash of the machine
+    /// loses the decisions of about the last second; a killed process loses none. A failover loses the decisions that the replica had not
+    /// yet received. A service that keeps its data without the append-only file is refused: do not use this setting there.
     pub fn durable(mut self) -> Self {
         self.is_durable = true;
         self
@@ -197,10 +197,10 @@ impl RedisStoreBuilder {
         self.start(Target::given(connect))
     }
 
-    /// A store on a pool that the application has already: `deadpool_redis::Pool`, or the pool of its modules `sentinel` and
+    /// A store on an existing pool of the application: `deadpool_redis::Pool`, or the pool of its modules `sentinel` and
     /// `cluster`. A decision takes a connection from the pool, within the deadline.
     ///
-    /// Without a pool of your own, use [`connect`](Self::connect): a pool pings before it hands out a connection (on a Cluster,
+    /// Without a pool of your own, use [`connect`](Self::connect): a pool pings before it returns a connection (on a Cluster,
     /// all primaries), so every call takes two round trips, and a connection that one request uses cannot
     /// carry others at the same time. A user with the rights that the [crate](crate#rights) lists needs `+ping` and
     /// `+unwatch`, too.

@@ -1,4 +1,4 @@
-//! The connection and the runtime by which a store calls Redis: [`RedisClient`].
+//! The connection and the runtime that a store calls Redis with: [`RedisClient`].
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::connection::Supervised;
 
-/// The connection of a store, its clock and its bounds: everything that outlives a call. A call takes clones of what it needs, because the store may be
-/// dropped while the call is under way.
+/// The connection of a store, its clock and its bounds: everything that outlives a call. A call clones the parts that it needs, because the
+/// store may be dropped during the call.
 pub(super) struct RedisClient {
     pub(super) connection: Supervised,
     pub(super) clock: Option<Box<dyn Clock>>,
@@ -20,7 +20,7 @@ pub(super) struct RedisClient {
 }
 
 impl RedisClient {
-    /// The time by which a request that begins now has to be decided. While the store waits for its first connection, the time
+    /// The deadline of a request that begins now. While the store waits for its first connection, the time
     /// counts from the end of that wait.
     pub(super) fn deadline(&self) -> Instant {
         self.connection.state().starting().unwrap_or_else(Instant::now) + self.deadline
@@ -31,7 +31,7 @@ impl RedisClient {
         self.clock.as_ref().map(|clock| clock.now_us())
     }
 
-    /// The time, as nearly as this process knows it.
+    /// The time, as closely as this process knows it.
     pub(super) fn about_now_us(&self) -> u64 {
         self.clock_us().unwrap_or_else(|| SystemClock::new().now_us())
     }

@@ -1,11 +1,11 @@
-//! Checks that the servers keep what they have counted over a restart, and while their memory is full: [`check`].
+//! Checks that the servers keep their counts over a restart, and while their memory is full: [`check`].
 
 use redis::{FromRedisValue, Value};
 
 use crate::connection::Probe;
 
-/// Adds a look at the settings to what each new connection has to show. It is `INFO`, and not `CONFIG GET`, because services that run Redis
-/// for others allow the one more often than the other. A Cluster answers for each of its primaries.
+/// Adds a check of the settings to the probe of each new connection. It uses `INFO`, not `CONFIG GET`, because hosted Redis services
+/// allow `INFO` more often. A Cluster answers for each of its primaries.
 pub(super) fn check(probe: &mut Probe) {
     probe.step(redis::cmd("INFO"), |reply| {
         judge(reply).map_err(|problem| format!("it is not durable: {problem}"))

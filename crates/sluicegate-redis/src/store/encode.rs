@@ -13,8 +13,8 @@
 //!     u32 hash of the quota's id, if it has one
 //! ```
 //!
-//! All numbers are little endian. Lua's only numbers are doubles, so integers are sent as doubles, in which everything below 2^53 is
-//! exact. Texts are compared byte by byte, to find the states of a value that belong to the same rules.
+//! All numbers are little endian. Lua's only numbers are doubles, so integers are sent as doubles, in which every integer below 2^53 is
+//! exact. Texts are compared byte by byte, to find the states of a value under the same rules.
 
 use sluicegate_core::algorithm::{Numbers, Rule};
 use sluicegate_core::error::ConfigErrorKind;
@@ -23,7 +23,7 @@ use sluicegate_core::{ConfigError, Policy};
 
 use crate::store::decide::KINDS;
 
-/// The most entries of a sliding log: with more entries, one call takes longer than some 100 microseconds, in which
+/// The most entries of a sliding log: with more entries, one call takes longer than about 100 microseconds, in which
 /// Redis serves no other client.
 const LONGEST_LOG: u64 = 2_000;
 
@@ -36,7 +36,7 @@ const NAMED: u8 = 64;
 /// Added to the number of quotas of a policy that has a version.
 const VERSIONED: u8 = 128;
 
-/// The numbers of the rules, of which the script takes those of one quota at once.
+/// The numbers of the rules. The script reads the numbers of one quota at a time.
 pub(super) fn numbers(rules: &[Rule]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(49 * rules.len());
     for numbers in rules.iter().map(Rule::numbers) {
@@ -52,7 +52,7 @@ pub(super) fn numbers(rules: &[Rule]) -> Vec<u8> {
 }
 
 /// Everything that affects decisions: the version, and per quota its kind, its id, and the numbers of its rule. Instances with
-/// the same text share states; others have separate states, and charge each other's.
+/// the same text share states; others have separate states, and charge each other's states.
 pub(super) fn text(policy: &Policy, rules: &[Rule]) -> Vec<u8> {
     let version = policy.version().unwrap_or(0);
     let mut text =
@@ -62,7 +62,7 @@ pub(super) fn text(policy: &Policy, rules: &[Rule]) -> Vec<u8> {
     }
     for (quota, rule) in policy.quotas().iter().zip(rules) {
         let (numbers, id) = (rule.numbers(), id(quota));
-        // One that is never reached is the highest of all. What is above 2^53 only has to stay above.
+        // A level that is never reached is the highest of all. A number above 2^53 only has to stay above it.
         let stored = numbers.all().map(|number| number.wrapping_add(1).min(1 << 53));
         let sizes = stored.map(|number| (u64::BITS - number.leading_zeros()).div_ceil(8));
         let [others @ .., last] = sizes;
@@ -83,7 +83,7 @@ fn kind(numbers: &Numbers) -> u8 {
     numbers.kind() + if numbers.starts_short() { NEWCOMERS } else { 0 }
 }
 
-/// Adds a number as the script reads it.
+/// Adds a number in the form that the script reads.
 pub(super) fn push(bytes: &mut Vec<u8>, number: u64) {
     #[expect(clippy::cast_precision_loss, reason = "what is above 2^53 only has to stay above")]
     bytes.extend_from_slice(&(number as f64).to_le_bytes());
@@ -99,10 +99,10 @@ fn id(quota: &PolicyQuota) -> u32 {
     })
 }
 
-/// Checks that the script can keep the policy.
+/// Checks that the script supports the policy.
 ///
 /// # Errors
-/// When it cannot.
+/// When it does not.
 pub(super) fn check(policy: &Policy) -> Result<(), ConfigError> {
     let refused = |problem: String| {
         Err(ConfigError::new(ConfigErrorKind::Store, format!("policy {:?}: {problem}", policy.name())))

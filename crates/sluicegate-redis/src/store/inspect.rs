@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::key;
 use crate::connection::{ServerConnection, Target};
 
-/// The number of keys that one step of a scan looks at, and of commands about them that run at a time.
+/// The number of keys in one step of a scan, and the number of commands about them that run at once.
 const STEP: usize = 1_000;
 
 /// The keys of one policy in Redis.
@@ -22,7 +22,7 @@ pub struct PolicyKeys {
     pub keys: u64,
     /// The memory that the keys take, in bytes: names, values and expiries.
     pub bytes: u64,
-    /// The longest time that one of the keys has been idle, in whole seconds; `None` where the server evicts by frequency
+    /// The longest time that one of the keys has been idle, in whole seconds; `None` if the server evicts by frequency
     /// and does not track idle times.
     pub idle: Option<Duration>,
 }

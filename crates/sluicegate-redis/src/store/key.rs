@@ -13,7 +13,7 @@
 use crc16::{State, XMODEM};
 use sluicegate_core::key::KeyRef;
 
-/// Whether this text may be part of a name: it has no braces, and all of it is readable.
+/// Whether this text may be part of a name: it has no braces, and all of its characters are readable.
 pub(super) fn is_plain(text: &str) -> bool {
     let plain =
         |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-' | b':');
@@ -25,12 +25,12 @@ pub(super) fn all(prefix: &str) -> String {
     format!("{prefix}:3:")
 }
 
-/// `<prefix>:3:<policy>:`: the format and the policy. The rules are not part of the name, because each state has them.
+/// `<prefix>:3:<policy>:`: the format and the policy. The rules are not part of the name, because each value includes them.
 pub(super) fn stem(prefix: &str, policy: &str) -> String {
     format!("{}{policy}:", all(prefix))
 }
 
-/// The policy in a name, or the name of a slot; `None` if the name is not that of a key, or belongs to a bucket that probes a
+/// The policy in a name, or the name of a slot; `None` if it is not the name of a key, or belongs to a bucket that probes a
 /// connection.
 pub(super) fn policy_of<'a>(prefix: &str, name: &'a str) -> Option<&'a str> {
     let (policy, tag) = name.strip_prefix(&all(prefix))?.split_once(":{")?;
@@ -42,7 +42,7 @@ pub(super) fn name(prefix: &str, policy: &str, tag: &str) -> String {
     format!("{}{{{tag}}}", stem(prefix, policy))
 }
 
-/// The tag of the bucket by which a connection is probed.
+/// The tag of the bucket that connections are probed with.
 pub(super) const PROBE: &str = "probe";
 
 /// The hash slot of a tag.
@@ -50,10 +50,10 @@ pub(super) fn slot(tag: &str) -> u16 {
     State::<XMODEM>::calculate(tag.as_bytes()) % 16_384
 }
 
-/// Turns keys into the tags that stand for them in Redis.
+/// Turns keys into the tags that represent them in Redis.
 ///
 /// A tag is 128 bits of BLAKE3, keyed with the fleet's secret, of the key's typed and length-prefixed parts: nothing
-/// that a client writes is readable in Redis, collides with another key, or chooses a hash slot.
+/// that a client writes is readable in Redis, collides with another key, or selects a hash slot.
 #[derive(Clone)]
 pub(super) struct Tags {
     secret: [u8; 32],

@@ -60,11 +60,11 @@ use crate::connection::Target;
 ///
 /// # Runtime
 /// A store belongs to the tokio runtime that it was made on: its connection, its timers and calls
-/// whose caller has gone live there. It may be asked from anywhere, also from another runtime. Do
+/// of departed callers live there. It may be called from anywhere, also from another runtime. Do
 /// not make it on a runtime that ends before the service does.
 ///
 /// # Cancel safety
-/// A call begins when the store is asked, and goes on whether or not its future is polled or
+/// A call starts when the store is asked, and continues whether or not its future is polled or
 /// dropped.
 #[derive(Clone)]
 pub struct RedisStore(Arc<RedisState>);
@@ -78,7 +78,7 @@ impl RedisStore {
     ///
     /// It connects in the background: the store can be used at once. In its first second, decisions wait for the
     /// [first connection](RedisStoreBuilder::first_connection); after that, without one, they are errors of the kind
-    /// [`StoreErrorKind::Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable), and come at once.
+    /// [`StoreErrorKind::Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable), returned at once.
     ///
     /// # Errors
     /// When the URL cannot be read, or there is no tokio runtime to connect on. An unreachable Redis is not an error here;
@@ -115,13 +115,13 @@ impl RedisStore {
     /// ```
     ///
     /// # Errors
-    /// When [`connect`](Self::connect) could not read the URL. The error shows nothing of it, because it may hold a password, and errors
+    /// When [`connect`](Self::connect) could not read the URL. The error shows no part of it, because it may hold a password, and errors
     /// are logged.
     pub fn check_url(url: &str) -> Result<(), ConfigError> {
         Target::check(url)
     }
 
-    /// Checks whether a Redis can keep a policy, without connecting: for tools that look at a configuration.
+    /// Checks whether Redis supports a policy, without connecting: for tools that look at a configuration.
     ///
     /// ```
     /// use sluicegate_core::Policy;
@@ -145,15 +145,15 @@ impl RedisStore {
 
     /// Waits until there is a connection that can run the script: for services that refuse to start without one.
     ///
-    /// A service that starts without Redis need not call it: the store connects by itself, and
+    /// A service that starts without Redis does not need it: the store connects by itself, and
     /// again whenever the connection is lost.
     ///
     /// # Errors
-    /// [`StoreErrorKind::Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable) when there is none `within` this time; its
-    /// source is the error of the last attempt.
+    /// [`StoreErrorKind::Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable) when there is no connection `within` this time;
+    /// its source is the error of the last attempt.
     ///
     /// # Cancel safety
-    /// Dropping the future changes nothing: the store goes on connecting in the background.
+    /// Dropping the future changes nothing: the store continues to connect in the background.
     pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
         self.0.client.connection.up(within).await
     }
@@ -208,9 +208,9 @@ impl RedisStore {
     /// and the longest idle time. It includes policies that are no longer open, and
     /// [slots](Self::slot) by their names.
     ///
-    /// It is for a tool, or a page that is rarely looked at: it takes time in proportion to all keys of the server, over connections
-    /// of its own, in steps of a thousand keys (`SCAN`) so that decisions go on in between. On a Cluster it looks at each primary.
-    /// A key that comes or goes meanwhile may be missed, or counted twice.
+    /// It is for a tool, or a page that is rarely viewed: it takes time in proportion to all keys of the server, over connections
+    /// of its own, in steps of a thousand keys (`SCAN`) so that decisions continue in between. On a Cluster it looks at each primary.
+    /// A key that is created or removed meanwhile may be missed or counted twice.
     ///
     /// ```no_run
     /// use sluicegate_redis::RedisStore;

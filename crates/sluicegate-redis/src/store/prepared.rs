@@ -1,6 +1,6 @@
 //! A policy as the store prepares it: [`Prepared`].
 //!
-//! Preparing sends nothing. Redis gets to know a policy by its first decision, because each order
+//! Preparing sends nothing. Redis learns a policy from its first decision, because each order
 //! carries the text of the rules. So instances with different rules can share keys.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use sluicegate_core::{ConfigError, Policy};
 
 use super::{encode, key};
 
-/// A prepared policy: everything that all its asks have in common.
+/// A prepared policy: the data that all its asks share.
 #[derive(Debug)]
 pub(super) struct Prepared {
     /// The beginning of the names of its keys.
@@ -23,7 +23,7 @@ pub(super) struct Prepared {
     /// See [`encode::text`].
     pub(super) text: Vec<u8>,
     pub(super) rules: Vec<Rule>,
-    /// The number of the [`Inherit`](sluicegate_core::limiter::Inherit) for keys that were under other rules before, as the script has it.
+    /// The number of the [`Inherit`](sluicegate_core::limiter::Inherit) for keys with states under other rules, in the script's numbering.
     pub(super) way: u8,
     /// The moment, in microseconds, before which spends are forgotten; 0 if the policy was never reset as a whole.
     pub(super) since_us: u64,
@@ -37,15 +37,15 @@ pub(super) struct Prepared {
     calendar: Option<CalendarRules>,
 }
 
-/// A policy with periods of a calendar, of which Redis knows the current ones only: to the script it is another policy when a period of
-/// another length begins, whose keys keep what they have spent.
+/// A policy with periods of a calendar, of which Redis knows only the current ones. To the script it is a new policy when a period
+/// of another length begins, its keys keep their spent units.
 ///
-/// The script takes any windows of which one border is that of the calendar. So it does not matter at which side of the border its clock
-/// is, nor that of another instance: what is spent before it counts until it, and what is spent behind it counts behind it.
+/// The script accepts any windows that share one border with the calendar. So it does not matter which side of the border its clock
+/// is on, or the clock of another instance: units spent before the border count until it, and units spent after it count after it.
 #[derive(Debug)]
 struct CalendarRules {
     policy: Policy,
-    /// The policy as the script has it at these moments, in microseconds.
+    /// The policy for the script at these moments, in microseconds.
     current: Mutex<Option<(Range<u64>, Arc<Prepared>)>>,
 }
 
@@ -89,7 +89,7 @@ impl Prepared {
             gives_back: policy.gives_back(),
             counts_rejected: policy.counts_rejected(),
             is_onlooker: false,
-            // The rules of each period are like quotas that a key brings: it goes on from the last ones.
+            // The rules of each period are like quotas that a key brings: it continues from the last rules.
             takes_quotas: policy.takes_quotas() || calendar.is_some(),
             calendar,
         })
@@ -106,7 +106,7 @@ impl Prepared {
         })
     }
 
-    /// This policy at this moment, in microseconds: it is another one where a quota is for periods of a calendar.
+    /// This policy at this moment, in microseconds: it changes over time if a quota has periods of a calendar.
     pub(super) fn at(self: &Arc<Self>, now_us: impl Fn() -> u64) -> Arc<Self> {
         let Some(calendar) = &self.calendar else { return Arc::clone(self) };
         let now_us = now_us();

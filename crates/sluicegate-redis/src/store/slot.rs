@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use super::client::RedisClient;
 use crate::connection::{ScriptName, part_of};
 
-/// Keys in one hash slot of Redis, for scripts of your own, which run on the store's connection, under its deadline.
+/// Keys in one hash slot of Redis, for scripts of your own that run on the store's connection under its deadline.
 ///
 /// A slot has a name and a key, as a bucket has a policy and a key, and its keys in Redis are its parts. On a Cluster all
 /// parts are in one hash slot, so a script may use several of them. No bucket has the name of such a part.
@@ -33,7 +33,7 @@ use crate::connection::{ScriptName, part_of};
 /// ```
 ///
 /// # When not to use it
-/// For slow work: Redis runs one script at a time, and decisions of limits wait behind yours.
+/// For slow work: Redis runs one script at a time, and decisions of limits wait behind it.
 ///
 /// # Rights
 /// The user in Redis needs the rights for the commands in the script in addition to those of the [crate](crate#rights).
@@ -62,12 +62,12 @@ impl HashSlot {
     /// string. Write the text of the script so that it may run again, or not at all.
     ///
     /// # Errors
-    /// As of a decision: [`StoreErrorKind::Unavailable`] without a connection, at once, and if the script fails;
-    /// [`StoreErrorKind::Timeout`] after the store's deadline; [`StoreErrorKind::Protocol`] for a reply that is no such list. The
+    /// As for a decision: [`StoreErrorKind::Unavailable`] without a connection, at once, and if the script fails;
+    /// [`StoreErrorKind::Timeout`] after the store's deadline; [`StoreErrorKind::Protocol`] for any other reply. The
     /// error says whether the script [may have run](StoreError::may_have_spent).
     ///
     /// # Cancel safety
-    /// The call begins when this is called, and goes on whether or not its future is polled or dropped.
+    /// The call starts when this is called, and continues whether or not its future is polled or dropped.
     pub fn run(
         &self,
         script: &Script,
@@ -90,7 +90,7 @@ impl HashSlot {
     }
 
     /// The time of the store's own [clock](crate::RedisStoreBuilder::clock) in microseconds, if it has one: a script that needs the
-    /// time uses this, or else the server's.
+    /// time uses this time, or else the server's.
     pub fn clock_us(&self) -> Option<u64> {
         self.client.clock_us()
     }
@@ -107,7 +107,7 @@ impl fmt::Debug for HashSlot {
     }
 }
 
-/// A script in Lua, sent by its digest, and as text only to a server that does not know it.
+/// A script in Lua, sent by its digest, or as text to a server that does not know it.
 #[derive(Clone)]
 pub struct Script {
     text: Cow<'static, str>,
@@ -122,7 +122,7 @@ impl Script {
         Self { text, digest }
     }
 
-    /// The command that calls it, and the name by which the command knows it.
+    /// The command that calls the script, and the script's name in the command.
     pub(super) fn named(&self, name: ScriptName) -> [&str; 2] {
         match name {
             ScriptName::Digest => ["EVALSHA", &self.digest],

@@ -78,8 +78,8 @@ impl Store for RedisState {
         let is_other_version =
             |old: &PreparedPolicy| policy.version().is_some() && policy.version() != old.policy().version();
         let since_us = match inherit {
-            // By the server's clock as it is known here, or by the machine's if that is ahead: a moment that is too late still resets each
-            // key once, but one that is too early misses keys.
+            // The server's clock as known here, or the machine's clock if it is ahead: a moment that is too late still resets each
+            // key once, but a moment that is too early misses keys.
             Some(Inherit::Reset) if !replaced.is_some_and(is_other_version) => {
                 self.now_us().max(self.client.about_now_us()) + 1
             }
@@ -105,7 +105,7 @@ impl Store for RedisState {
 
     fn status(&self) -> StoreStatus {
         let mut status = StoreStatus::default();
-        // Relaxed: it is only counted.
+        // Relaxed: it is only a count.
         status.disagreements = self.client.connection.state().disagreements.load(Ordering::Relaxed);
         status
     }

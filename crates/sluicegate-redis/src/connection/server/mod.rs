@@ -1,5 +1,5 @@
 //! The Redis to connect to: one server, a Sentinel group, a Cluster, or a connection that the application
-//! brings.
+//! supplies.
 //!
 //! Everything about the redis crate's clients is here: protocols, retries, keepalive. The clients'
 //! own timeouts are off, because the callers bound each call and each attempt to connect, in the same way for all
@@ -99,7 +99,7 @@ impl Target {
     /// Makes a new connection. The caller bounds the time.
     ///
     /// With RESP3 the client reports when the peer closes an unused connection, for example after a server's or a proxy's `timeout`.
-    /// A server without RESP3 gets RESP2; then the first request after the close finds out, and fails.
+    /// A server without RESP3 gets RESP2; then the first request after the close fails.
     pub(super) async fn connect(&self, closed: Closed) -> Result<Arc<dyn Connection>, RedisError> {
         match self.connect_by(ProtocolVersion::RESP3, closed.clone()).await {
             Err(error) if knows_resp2_only(&error) => self.connect_by(ProtocolVersion::RESP2, closed).await,
@@ -129,7 +129,7 @@ impl Target {
                 Ok(Arc::new(Multiplexed(client.get_async_connection_with_config(&config).await?)))
             }
             Deployment::Cluster { nodes, tls } => {
-                // A call that is sent again may be charged twice, so the client gets one retry, and no long waits. With
+                // A repeated call may be charged twice, so the client gets only one retry and no long waits. With
                 // RESP3 it replaces by itself the connection to a node that was closed while idle.
                 let builder = ClusterClientBuilder::new(nodes.iter().cloned());
                 let client = tls
@@ -204,7 +204,7 @@ impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for Multiplex
 
 /// Sends small packets at once, and notices within seconds that a peer is gone.
 ///
-/// A NAT or a firewall forgets a flow that is silent for some minutes, and drops later packets: the first requests after a
+/// A NAT or a firewall forgets a flow that is silent for a few minutes, and drops later packets: the first requests after a
 /// pause would all be late. So the kernel probes the peer of a silent connection every 15 s, which keeps the flow
 /// known, and ends the connection when the peer does not answer.
 fn tcp() -> TcpSettings {

@@ -1,4 +1,4 @@
-//! Pools of deadpool-redis, for applications that have one already.
+//! Pools of deadpool-redis, for applications that already have one.
 //!
 //! Without one, the store's own connection is faster: it carries all requests at the same time and
 //! needs one round trip for each. See [`RedisStoreBuilder::pool`](crate::RedisStoreBuilder::pool).

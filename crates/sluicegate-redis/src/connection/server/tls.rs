@@ -1,7 +1,7 @@
-//! `rediss://` needs more than the URL: a crypto provider, and perhaps a private CA.
+//! `rediss://` needs more than the URL: a crypto provider, and possibly a private CA.
 //!
-//! The crate picks no provider for rustls: an application has one already, and two in one binary
-//! are a mistake that shows at run time. So the store checks for a provider when it is made, and its error says what to
+//! The crate picks no provider for rustls: the application has one already, and two in one binary
+//! fail at run time. So the store checks for a provider when it is made, and its error says what to
 //! call.
 
 use redis::cluster::ClusterClientBuilder;

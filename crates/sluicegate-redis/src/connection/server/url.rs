@@ -122,7 +122,7 @@ fn has_port(host: &str) -> bool {
     host.rsplit_once(']').map_or(host, |(_, port)| port).contains(':')
 }
 
-/// `user:password@`, the hosts, and what comes behind the slash.
+/// `user:password@`, the hosts, and the text after the slash.
 fn split(rest: &str) -> (String, &str, &str) {
     let (login, hosts) = rest.rsplit_once('@').map_or((String::new(), rest), |(l, h)| (format!("{l}@"), h));
     let (hosts, path) = hosts.split_once('/').unwrap_or((hosts, ""));

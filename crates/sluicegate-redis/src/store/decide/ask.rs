@@ -20,7 +20,7 @@ use crate::store::prepared::Prepared;
 /// One ask of one request.
 #[derive(Clone, Debug)]
 pub(super) struct KeyAsk {
-    /// Its name in Redis; from `tag_at` on, that is the hash tag in its braces.
+    /// Its name in Redis; from `tag_at` on, it is the hash tag in its braces.
     pub(super) name: String,
     tag_at: usize,
     pub(super) prepared: Arc<Prepared>,
@@ -31,7 +31,7 @@ pub(super) struct KeyAsk {
     pub(super) spent: Option<ReceiptData>,
     /// Its place among the asks.
     pub(super) at: u8,
-    /// Set where other slots decide the same request, too: such an ask takes the script's long way.
+    /// Set if other slots decide the same request, too: such an ask takes the script's long way.
     pub(super) cross_slot: Option<CrossSlot>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct CrossSlot {
 pub(super) struct ReceiptData {
     pub(super) at_us: u64,
     pub(super) is_held: bool,
-    /// For each quota, the units that were spent and not given back since, and the trace; empty if the receipt has no traces.
+    /// For each quota, the units spent and not given back since, and the trace; empty if the receipt has no traces.
     pub(super) traces: SmallVec<[(u64, Trace); 1]>,
 }
 
@@ -65,7 +65,7 @@ impl ReceiptData {
 }
 
 impl KeyAsk {
-    /// One per ask, by the rules of this moment in microseconds.
+    /// One per ask, under the rules of this moment, which is in microseconds.
     ///
     /// # Errors
     /// For no asks, for more than 16 quotas, and for a policy of another store: before anything is
@@ -75,7 +75,7 @@ impl KeyAsk {
         tags: &Tags,
         now_us: impl Fn() -> u64,
     ) -> Result<Vec<Self>, StoreError> {
-        // One moment for all of them, read where a rule depends on it.
+        // One moment for all asks, read only if a rule depends on it.
         let (now_us, mut quotas) = (LazyCell::new(now_us), 0);
         let asked = (0_u8..).zip(asks).map(|(at, ask)| {
             let prepared = ask.policy().prepared::<Arc<Prepared>>();
@@ -160,7 +160,7 @@ fn known(mode: u8) -> Result<(), StoreError> {
     if usize::from(mode) < MODES { Ok(()) } else { Err(StoreError::new(StoreErrorKind::UnknownMode)) }
 }
 
-/// No more is given back than took effect.
+/// The units of an ask. A refund gives back at most the units that took effect.
 fn cost_of(ask: &Ask<'_>, quota: u8) -> u64 {
     match ask.receipt() {
         Some(receipt) => ask.cost_of(quota).min(receipt.cost_of(quota)),

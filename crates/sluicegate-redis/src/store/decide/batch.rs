@@ -1,18 +1,18 @@
-//! Requests that come at the same time share a call.
+//! Requests that arrive at the same time share a call.
 //!
 //! Half of what a decision costs Redis is reading a command and writing its reply. A request that
-//! finds the connection at rest is sent at once; one that comes while others are waiting for their
-//! answers goes with the next call, with up to fifteen others. The script decides them one after the
+//! finds the connection idle is sent at once; a request that arrives while others wait for their
+//! answers is sent with the next call, with up to fifteen others. The script decides them one after the
 //! other, independently.
 //!
 //! # Design
-//! - No timer: no request waits for others to come. Under light load each request is a call of its own, and
+//! - No timer: no request waits for others to arrive. Under light load each request is a call of its own, and
 //!   batches grow with the load.
-//! - At most 16 quotas a call: the server does nothing else meanwhile, so a larger batch would
+//! - At most 16 quotas a call: the server decides nothing else meanwhile, so a larger batch would
 //!   delay all clients.
 //! - A request whose future was dropped before it was sent is left out; nothing of it was spent.
 //! - On a Cluster a call is for keys of one slot, so requests of one slot share a call. While the slot moves, a node that has only
-//!   some of the keys refuses the whole call and does nothing; each request is then sent by itself.
+//!   some of the keys refuses the whole call and has no effect; each request is then sent by itself.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ use tokio::time::timeout_at;
 use super::request::{DecisionResult, ScriptRequest, call};
 use crate::connection::{ConnectionState, is_of_moving_slot, part_of};
 
-/// The most quotas in one call: some fifty microseconds in which Redis does nothing else.
+/// The most quotas in one call: about fifty microseconds in which Redis serves nothing else.
 const MOST: usize = 16;
 
-/// Counts of calls that are under way on a Cluster, each for slots that are this far apart.
+/// The number of counts of pending calls on a Cluster. Slots with the same remainder share a count.
 const COUNTS: usize = 1_024;
 
-/// Collects requests that come at the same time, so that they share a call.
+/// Collects requests that arrive at the same time, so that they share a call.
 pub(super) struct Batcher {
     shared: Arc<BatchSender>,
     queue: mpsc::UnboundedSender<QueuedRequest>,
@@ -40,7 +40,7 @@ pub(super) struct Batcher {
 
 struct BatchSender {
     connection: Arc<ConnectionState>,
-    /// Calls that have not been answered yet: one count, or several on a Cluster.
+    /// Pending calls: one count, or several on a Cluster.
     under_way: Box<[AtomicUsize]>,
 }
 
@@ -71,7 +71,7 @@ impl Batcher {
         let queue = self.queue.clone();
         async move {
             let slot = shared.slot(&request);
-            // Relaxed: a guess that is wrong costs a call of its own, or none.
+            // Relaxed: a wrong guess costs only a separate call or a shared one.
             let is_at_rest = shared.under_way(slot).load(Ordering::Relaxed) == 0;
             if is_at_rest || !shared.connection.is_up_or_mending() {
                 return shared.alone(&request, slot).await;
@@ -90,7 +90,7 @@ impl Batcher {
     }
 }
 
-/// A call that is counted until it is answered or given up.
+/// Counts a call until it is answered or given up.
 struct UnderWay<'a>(&'a AtomicUsize);
 
 impl<'a> UnderWay<'a> {
@@ -128,7 +128,7 @@ impl BatchSender {
         let requests: Vec<&ScriptRequest> = waiting.iter().map(|waiting| &waiting.request).collect();
         let mut reply = call(&self.connection, part_of(slot), &requests).await;
         if waiting.len() > 1 && reply.as_ref().is_err_and(is_of_moving_slot) {
-            // The callers of closed requests have gone.
+            // The callers of closed requests have left.
             for QueuedRequest { request, answer, .. } in
                 waiting.into_iter().filter(|one| !one.answer.is_closed())
             {
@@ -142,7 +142,7 @@ impl BatchSender {
                 Ok(reply) => reply.decision(&request.asks),
                 Err(error) => Err(again(error)),
             };
-            // Fails if the caller has gone, which needs no handling.
+            // Fails if the caller has left, which needs no handling.
             _ = answer.send(decided);
         }
     }
@@ -156,12 +156,12 @@ async fn gather(shared: Arc<BatchSender>, mut queue: mpsc::UnboundedReceiver<Que
         if come.is_empty() && queue.recv_many(&mut taken, 256).await == 0 {
             return;
         }
-        // Lets the other requests come that the same answers have woken.
+        // Lets other requests that the same answers have woken arrive.
         tokio::task::yield_now().await;
         while let Ok(waiting) = queue.try_recv() {
             taken.push(waiting);
         }
-        // The callers of closed requests have gone, and nothing of these was sent.
+        // The callers of closed requests have left, and their requests were not sent.
         come.extend(taken.drain(..).filter(|waiting| !waiting.answer.is_closed()));
         // Stable: requests of one slot keep their order.
         come.make_contiguous().sort_by_key(|waiting| waiting.slot);

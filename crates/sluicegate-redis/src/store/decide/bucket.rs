@@ -5,7 +5,7 @@ use sluicegate_core::store::{Judged, Mode, QuotaStatus, Trace};
 
 use super::ask::KeyAsk;
 
-/// A bucket as the short way found it.
+/// A bucket in the state that the short way found.
 pub(super) struct FoundBucket {
     state: State,
     log: FoundLog,
@@ -17,7 +17,7 @@ pub(super) struct FoundBucket {
     pub(super) floor: Option<State>,
 }
 
-/// The units that a lease gets from quotas in this state: the least that one of the quotas has left.
+/// The units that a lease gets from quotas in this state: the fewest that any of the quotas has left.
 pub(super) fn units(lease: &KeyAsk, found: &[FoundBucket], now_us: u64) -> u64 {
     let left =
         lease.prepared.rules.iter().zip(found).map(|(rule, found)| rule.remaining(found.state, now_us));
@@ -36,8 +36,8 @@ struct FoundLog {
 }
 
 impl FoundBucket {
-    /// The bucket with these numbers from the script, for a request that asks for a cost; and whether the script's verdict is that of
-    /// the rule. The script's counts, because it has spent by it.
+    /// The bucket with these numbers from the script, for a request with a cost; and whether the script's verdict is
+    /// the rule's verdict. The script's verdict counts, because the script has spent by it.
     pub(super) fn of(
         [till, a, b, refused_until_us, birth, given]: [u64; 6],
         mode: Mode,
@@ -61,7 +61,7 @@ impl FoundBucket {
         (Self { state, log, opens_us, birth, given, floor: None }, agrees)
     }
 
-    /// The status of a quota after this ask, with this many units leased behind it. The script has done the same.
+    /// The status of a quota after this ask, with this many units leased after it. The script has done the same.
     pub(super) fn after(
         &self,
         at: (u8, u8),

@@ -23,8 +23,8 @@
 //! ```
 //!
 //! # A reply
-//! One string of doubles. First the time, then per request 0 and six numbers per quota: the bucket
-//! as it was *found*, and the script's verdict, followed for a lease by the floors that it found (the
+//! One string of doubles. First the time, then per request 0 and six numbers per quota: the
+//! state *found* in the bucket and the script's verdict, followed for a lease by the floors found (the
 //! short way: Rust derives the statuses and checks the verdict, which is cheaper than a longer reply),
 //! or 1 and all results (the long way).
 
@@ -43,8 +43,8 @@ use crate::store::prepared::Prepared;
 
 /// One call that decides several requests independently; on a Cluster, all their keys must be in one slot.
 ///
-/// The rules of policies are sent with every call, some 70 bytes for a policy of one quota: a server
-/// that forgot everything can decide the next call. As numbers, which the script has at once, and as the text of values.
+/// The rules of policies are sent with every call, about 70 bytes for a policy of one quota: a server
+/// without any state can decide the next call. They are sent as numbers, for immediate use, and as the text of values.
 pub(super) fn command<'a>(
     name: ScriptName,
     requests: impl Iterator<Item = &'a [KeyAsk]> + Clone,
@@ -77,7 +77,7 @@ pub(super) fn command<'a>(
     cmd
 }
 
-/// Whether the short way may decide this request. Asks for the same bucket have to see each other, which the short way supports
+/// Whether the short way may decide this request. Asks for the same bucket affect each other, which the short way supports
 /// only for a lease directly behind a spend. Leases get the units that all other asks leave, the same number from each quota.
 fn is_plain(asks: &[KeyAsk]) -> bool {
     let is_lease = |ask: &&KeyAsk| ask.mode == Mode::Lease;
@@ -94,10 +94,10 @@ fn is_plain(asks: &[KeyAsk]) -> bool {
 
 /// The ask about one key; see `lua/head.lua`.
 ///
-/// Bytes and not arguments: each further argument of a command costs Redis more than the few bytes
+/// Bytes instead of arguments: each further argument of a command costs Redis more than the few bytes
 /// in it.
 fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text: u8) {
-    // An ask that is marked, or comes with its turn, takes the long way.
+    // An ask with a mark or a given turn takes the long way.
     let is_short = is_plain && ask.cross_slot.unwrap_or_default() == CrossSlot::default();
     let mode = ask.mode.number() + if is_short { 0 } else { 128 };
     let Prepared { way, gives_back, is_onlooker, counts_rejected, takes_quotas, .. } = *ask.prepared;
@@ -129,7 +129,7 @@ fn extra(ask: &KeyAsk) -> Vec<u8> {
     }
     push(&mut extra, longest_us);
     push(&mut extra, at_us);
-    // An account of refunds is kept for all policies; those that do not ask for it refund without the account, as in memory.
+    // An account of refunds is kept for all policies; policies that do not require it refund without the account, as in memory.
     let is_exact = ask.prepared.gives_back || ask.cross_slot.is_some();
     let is_lease = |spent: &ReceiptData| spent.traces.iter().any(|(_, trace)| trace.floor.is_some());
     let is_lease = ask.spent.as_ref().is_some_and(is_lease);

@@ -1,29 +1,29 @@
-//! One request whose keys live in several hash slots of a Cluster: each slot decides for itself,
-//! and all together.
+//! One request with keys in several hash slots of a Cluster: each slot decides for itself,
+//! and the results are combined.
 //!
-//! A script sees the keys of one slot only, so "all spend or none does" needs several calls:
+//! A script sees only the keys of one slot, so "all spend or none does" needs several calls:
 //!
 //! | step | calls | what can go wrong |
 //! |---|---|---|
-//! | look at all slots | at the same time | a refusal: nothing was spent |
-//! | spend, where least is left first | one after the other | another request was faster: give back, and refuse |
-//! | report what is certain (charges, refunds) | at the same time | an error is told |
-//! | spend what is refused of policies that count it | at the same time, after the answer | its waits do not show it yet |
+//! | peek at all slots | at the same time | a refusal: nothing was spent |
+//! | spend, first in the slot with the fewest units left | one after the other | another request was faster: give back, and refuse |
+//! | make the certain changes (charges, refunds) | at the same time | an error is returned |
+//! | spend refused costs under policies that count them | at the same time, after the answer | the waits in the answer do not include it |
 //!
 //! Its spend is *marked* for as long as the request may take, because the units may come back in a
 //! moment. If only marked units of others make a slot refuse, the refusal says so
 //! ([provisional](sluicegate_core::store::QuotaStatus::is_provisional)), and the request asks
-//! once more, after about the time that it took so far. Otherwise two requests could refuse each
+//! once more, after about the time that it has taken so far. Otherwise two requests could refuse each
 //! other, each because of units that the other gives back. A request in one slot holds no marked units, and is answered at
 //! once: the answer says that the refusal is provisional, so that caches do not keep it.
 //!
 //! # What it promises
-//! Never more is admitted than each quota allows, because each slot spends before the request goes
-//! on. A process that dies in between leaves too much spent, never too little. Fairness between slots
-//! is not promised: a request with many keys may lose against those with few.
+//! Never more is admitted than each quota allows, because each slot spends before the request
+//! proceeds. A process that dies in between leaves too much spent, never too little. Fairness between slots
+//! is not promised: a request with many keys may lose against requests with few.
 //!
 //! # Turns
-//! The slot with the longest wait is asked first. The others learn when that turn comes,
+//! The slot with the longest wait is asked first. The other slots get the time of that turn,
 //! and hold their units until then.
 
 use std::sync::Arc;
@@ -56,14 +56,14 @@ pub(super) async fn decide(decider: Arc<Decider>, asks: Vec<KeyAsk>) -> Decision
     if asks.iter().any(|ask| ask.mode == Mode::Return) {
         return give_up(&decider, asks, deadline).await;
     }
-    // No slot knows how much the others leave, so nothing is leased.
+    // No slot knows the units left in the others, so nothing is leased.
     let without_units = |ask: KeyAsk| if ask.mode == Mode::Lease { ask.without_cost() } else { ask };
     let asks = asks.into_iter().map(without_units);
     let (certain, asking): (Vec<_>, Vec<_>) = asks.partition(|ask| !ask.mode.asks());
     let begun = Instant::now();
     let mut end = attempt(&decider, &asking, deadline).await?;
     if matches!(end, Attempt::Refused(_, true)) {
-        // About the time that the other requests need to finish.
+        // About the time for the other requests to finish.
         let pause = begun.elapsed().min(deadline.saturating_duration_since(Instant::now()) / 4);
         tokio::time::sleep(pause).await;
         end = attempt(&decider, &asking, deadline).await?;
@@ -103,7 +103,7 @@ async fn attempt(
         let is_busy = looks.iter().any(|(_, look)| is_busy(look));
         return Ok(Attempt::Refused(looks, is_busy));
     }
-    // The slot with the longest wait comes first, or else the one with the least left.
+    // The slot with the longest wait comes first, or else the slot with the fewest units left.
     let mut order: Vec<_> = groups.into_iter().zip(&looks).collect();
     order.retain(|(asks, _)| asks.iter().any(|ask| ask.mode.spends()));
     order.sort_by_key(|(_, (_, look))| {
@@ -132,14 +132,14 @@ async fn attempt(
         }
     };
     let is_busy = refused && is_busy(&parts[0].1);
-    // Where the others stand was seen before.
+    // The status of the other slots is known from the peeks.
     looks.retain(|(asks, _)| !parts.iter().any(|(of, _)| of[0].lives_with(&asks[0])));
     parts.extend(looks);
     Ok(if refused { Attempt::Refused(parts, is_busy) } else { Attempt::Granted(parts) })
 }
 
-/// Gives up a turn in several slots: all of them take it back, or none does. Slots that may refuse come first, which are those that do more
-/// than hold the units. If one refuses, the units that the others have taken back are charged again.
+/// Gives up a turn in several slots: all of them take it back, or none does. Slots that may refuse come first: slots that do not only hold
+/// the units. If one refuses, the units that the others have taken back are charged again.
 async fn give_up(decider: &Arc<Decider>, asks: Vec<KeyAsk>, deadline: Instant) -> DecisionResult {
     let mut groups = by_slot(asks);
     groups.sort_by_key(|asks| asks.iter().all(|ask| ask.spent.as_ref().is_some_and(|spent| spent.is_held)));
@@ -158,8 +158,8 @@ async fn give_up(decider: &Arc<Decider>, asks: Vec<KeyAsk>, deadline: Instant) -
 
 /// The asks of each slot.
 ///
-/// By hash tag rather than by slot: two tags in one slot could share a call, and would rarely do so
-/// among 16,384 slots.
+/// By hash tag rather than by slot: two tags in one slot could share a call, but two tags are rarely in
+/// one of 16,384 slots.
 fn by_slot(asks: Vec<KeyAsk>) -> Vec<Vec<KeyAsk>> {
     let mut groups: Vec<Vec<KeyAsk>> = Vec::new();
     for ask in asks {
@@ -181,18 +181,18 @@ async fn at_once(
     ask_at_once(begun.collect()).await
 }
 
-/// The parts as one decision. Its moment is that of the slot that departs last, because the slots' clocks may differ a little.
+/// The parts as one decision. Its moment comes from the slot that departs last, because the slots' clocks may differ a little.
 fn joined(parts: Vec<SlotPart>) -> DecisionResult {
-    // The statuses already say which asks they belong to.
+    // The statuses already have the indices of their asks.
     let places: Vec<u8> = (0..=u8::MAX).take(MAX_QUOTAS).collect();
     Decision::joined(parts.into_iter().map(|(_, decision)| (decision, &places)))
 }
 
 /// Spends a refused request under the policies that count refused requests, each by itself: as a spend if it still fits, as a
-/// count if not. No request waits for it.
+/// refused spend otherwise. No request waits for it.
 fn count_rejected(decider: &Arc<Decider>, asking: &[KeyAsk]) {
     if by_slot(asking.to_vec()).len() < 2 {
-        // The slot has done so already.
+        // The slot has already done this.
         return;
     }
     for ask in asking.iter().filter(|ask| ask.mode.spends() && ask.prepared.counts_rejected) {
@@ -205,7 +205,7 @@ fn is_busy(decision: &Decision) -> bool {
     decision.quotas().iter().any(|status| !status.passed() && status.is_provisional())
 }
 
-/// Whether a peek says that the request would be refused even after its longest waits.
+/// Whether, by a peek, the request would be refused even after its longest waits.
 ///
 /// A peek does not wait, so its refusal does not count for an ask that may wait long enough.
 fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
@@ -224,7 +224,7 @@ fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
 /// Gives back the spends of a request that another slot refused, without waiting: the request is refused whether the
 /// refund arrives or not, and a lost refund only denies more.
 ///
-/// A turn that others may depend on is returned, everything else refunded by its receipt.
+/// A turn that others may depend on is returned; other spends are refunded by their receipts.
 fn give_back(decider: &Arc<Decider>, spent: &[SlotPart]) {
     for (asks, decision) in spent {
         let is_turn = !decision.delay().is_zero();

@@ -1,14 +1,14 @@
 //! From asks to decisions: [`Decider`].
 //!
-//! | file | does |
+//! | file | purpose |
 //! |---|---|
 //! | `ask` | the ask about one key, as the script needs it |
 //! | `batch`, `request` | send requests to Redis, alone or with others |
 //! | `script`, `lua/`, `command`, `reply`, `bucket` | the script, its input, and its output |
-//! | `cross_slot` | requests whose keys live in several slots of a Cluster |
+//! | `cross_slot` | requests with keys in several slots of a Cluster |
 //! | `probe` | checks that the server can run the script |
 //!
-//! A call begins when the store is asked, with a first poll of its future, and
+//! A call starts when the store is asked, with a first poll of its future, and
 //! the store's runtime finishes it if that future is dropped. So a decision does not depend on
 //! its caller, and a client that hangs up does not undo a charge.
 
@@ -38,7 +38,7 @@ use super::client::RedisClient;
 use super::key::Tags;
 use crate::connection::part_of;
 
-/// Decides requests by the script, alone or with others.
+/// Decides requests with the script, alone or with others.
 pub(super) struct Decider {
     client: Arc<RedisClient>,
     batches: Batcher,
@@ -52,7 +52,7 @@ impl Decider {
         Arc::new(Self { client, batches })
     }
 
-    /// Decides one request: in one call, which others may share, or in several if its keys live in several slots of a Cluster.
+    /// Decides one request: in one call, which others may share, or in several if its keys are in several slots of a Cluster.
     pub(super) fn decide(self: &Arc<Self>, asks: &[Ask<'_>], tags: &Tags) -> DecisionFuture {
         let client = &self.client;
         let asks = match KeyAsk::each(asks, tags, || client.about_now_us()) {

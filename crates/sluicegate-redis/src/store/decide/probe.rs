@@ -1,4 +1,4 @@
-//! Checks that the server can run the script, and keeps its writes.
+//! Checks that the server runs the script and keeps its writes.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::store::prepared::Prepared;
 /// Charges, reads and resets a bucket of its own, to check that the server can run the script and keeps its
 /// writes. No other instance uses the bucket's name, so none can interfere.
 ///
-/// Three steps: a charge that empties the bucket, a look that has to find it empty, and a reset
+/// Three steps: a charge that empties the bucket, a peek that must find it empty, and a reset
 /// that leaves nothing behind. A replica refuses the first, a server that loses writes fails the
 /// second, and a user without the right to `EVALSHA` the third.
 pub(in crate::store) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
@@ -30,7 +30,7 @@ pub(in crate::store) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
     for (name, mode, outcome) in [
         (ScriptName::Text, Mode::Charge, Outcome::Allowed),
         (ScriptName::Text, Mode::Peek, Outcome::Denied),
-        // By digest, as most calls are, which needs another right.
+        // By digest, like most calls, which needs another right.
         (ScriptName::Digest, Mode::Reset, Outcome::Allowed),
     ] {
         let asks = [ask.with_mode(mode)];

@@ -1,9 +1,9 @@
 //! Reads the script's reply as decisions.
 //!
-//! The short reply says how each bucket was found, and whether the ask passes. The rules of the core, which the memory store uses as well,
-//! derive the statuses, so both stores report the same numbers. A verdict that the rules would not have given counts, and is
+//! The short reply has the state found in each bucket and whether the ask passes. The rules of the core, which the memory store uses as
+//! well, derive the statuses, so both stores report the same numbers. A verdict that differs from the rules' verdict is valid but
 //! [counted](sluicegate_core::store::StoreStatus::disagreements). A reply that is not exactly of the expected form is a
-//! `Protocol` error, and nothing is guessed.
+//! `Protocol` error; nothing is guessed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,14 +17,14 @@ use smallvec::SmallVec;
 use super::ask::KeyAsk;
 use super::bucket::{FoundBucket, units};
 
-/// The reply of the script: the time, and then its numbers for one request after the other.
+/// The reply of the script: the time, then its numbers for one request after the other.
 ///
 /// The requests of the call read it front to back, in their order. If one cannot be read, all requests
-/// behind it get errors as well.
+/// after it get errors as well.
 pub(super) struct ScriptReply<'a> {
     now_us: u64,
     numbers: std::vec::IntoIter<f64>,
-    /// Counts the quotas about which the script's verdict is not that of their rules.
+    /// Counts the quotas for which the script's verdict differs from their rules' verdict.
     disagreements: &'a AtomicU64,
 }
 
@@ -54,7 +54,7 @@ impl<'a> ScriptReply<'a> {
         Some(reply)
     }
 
-    /// The decision of the next request, which asked this.
+    /// The decision of the next request, with these asks.
     ///
     /// # Errors
     /// When the reply does not fit these asks.
@@ -84,7 +84,7 @@ impl<'a> ScriptReply<'a> {
                 let (bucket, agrees) = FoundBucket::of(self.numbers()?, ask.mode, rule, *cost, self.now_us);
                 found.push(bucket);
                 if !agrees {
-                    // Relaxed: it is only counted.
+                    // Relaxed: it is only a count.
                     self.disagreements.fetch_add(1, Ordering::Relaxed);
                 }
             }
@@ -102,7 +102,7 @@ impl<'a> ScriptReply<'a> {
             let quotas = ask.prepared.rules.len();
             let (own, behind) = found.get(first..)?.split_at_checked(quotas)?;
             first += quotas;
-            // A lease behind it gets the units that all of its quotas have left.
+            // A lease after it gets the units that all of its quotas have left.
             let lease = asks.get(place + 1).filter(|next| granted && next.is_behind(ask));
             let leased = lease.map_or(0, |lease| units(lease, behind, now_us));
             let units = if ask.mode == Mode::Lease { units(ask, own, now_us) } else { 0 };
@@ -121,7 +121,7 @@ impl<'a> ScriptReply<'a> {
     fn long(&mut self, asks: &[KeyAsk], told: &mut RequestStatuses) -> Option<u64> {
         let delay_us = self.next()?;
         for ask in asks {
-            // An instance with a newer version decides by its own rules, which may be more or fewer.
+            // A newer version of the policy decides by its own rules, possibly more or fewer.
             let quotas = u8::try_from(self.next()?).ok()?;
             for quota in 0..quotas {
                 let [passed, never] = self.numbers()?;

@@ -1,4 +1,4 @@
-//! One call of the script: for one request, or for several that are decided independently.
+//! One call of the script: for one request, or for several independent requests.
 
 use sluicegate_core::{Decision, StoreError};
 use tokio::time::Instant;
@@ -10,7 +10,7 @@ use crate::connection::ConnectionState;
 
 pub(super) type DecisionResult = Result<Decision, StoreError>;
 
-/// One request, and what it needs to be sent.
+/// One request and the data to send it.
 ///
 /// The time of an injected clock is read when the request begins, not when it is sent; the server's
 /// time is read by the script.
@@ -33,7 +33,7 @@ impl ScriptRequest {
     }
 }
 
-/// Calls the script for these requests, which live in this part of the slots, at the time and until the deadline of the
+/// Calls the script for these requests, whose keys are in this part of the slots, at the time and until the deadline of the
 /// last of them. The reply has their decisions in this order.
 pub(super) async fn call<'a>(
     connection: &'a ConnectionState,

@@ -1,15 +1,15 @@
 //! The script: one text, so that Redis caches it once.
 //!
-//! It is put together of the files in `lua/`. Each algorithm has one of them, in three parts, which use the names of `lua/head.lua`:
+//! It is assembled from the files in `lua/`. Each algorithm has one file with three parts, which use the names of `lua/head.lua`:
 //!
-//! | part | does |
+//! | part | purpose |
 //! |---|---|
-//! | `open` | reads the bucket of a state (`till`, `a`, `b`) at a moment, under the numbers of its rule: the `start` of its window, the units `used` in it, those of them and of the window before that count (`counted`), and whether later windows were given out (`closed`) |
-//! | `close` | makes the state of a bucket, once `used` is the units that are used in it |
-//! | `long` | has the rest, which the short way does not need |
+//! | `open` | reads the bucket of a state (`till`, `a`, `b`) at a moment, under the numbers of its rule: the `start` of its window, the units `used` in it, the units of this and the previous window that count (`counted`), and whether later windows have reserved turns (`closed`) |
+//! | `close` | makes the state of a bucket from the units in `used` |
+//! | `long` | the rest, which the short way does not need |
 //!
-//! The short way is a flat loop without functions or tables, for values with only the asker's own rules, which are almost all values. It
-//! takes a lease alone and directly behind a spend of its bucket. Everything else takes the long way: several rules in a value, turns,
+//! The short way is a flat loop without functions or tables, for values with only the asker's own rules, as almost all values are. It
+//! decides a lease alone, or directly after a spend of its bucket. Everything else takes the long way: several rules in a value, turns,
 //! refunds, units that are held or marked, the same bucket twice, a lease that several quotas cut. Both ways consist of the same `open` and
 //! `close`. The long way is a function inside the loop of the short one, and costs nothing for calls that do not need it.
 
@@ -32,7 +32,7 @@ const MODE_NAMES: [&str; 10] =
 /// The kinds of rules that the script knows.
 pub(in crate::store) const KINDS: usize = ALGORITHMS.len();
 
-/// The modes that the script knows, by their numbers: it would refuse the whole call for another one.
+/// The modes that the script knows, by their numbers: it would refuse the whole call for any other mode.
 pub(super) const MODES: usize = MODE_NAMES.len();
 
 pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(text()));
@@ -92,7 +92,7 @@ fn of_each(name: &str) -> String {
     format!("{}end\n", cases.join("else"))
 }
 
-/// The lines of a file behind the one that begins this part.
+/// The lines of a file after the line that begins this part.
 fn part<'a>(file: &'a str, name: &str) -> &'a str {
     let mut parts = file.split("\n--- ").skip(1);
     parts.find_map(|part| part.strip_prefix(name)?.strip_prefix('\n')).unwrap_or_default()

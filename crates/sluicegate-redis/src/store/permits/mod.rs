@@ -1,7 +1,7 @@
-//! Permits for requests under way that instances share: a task for each limit tells Redis what this instance holds.
+//! Permits for requests under way that instances share: a task for each limit reports the permits of this instance to Redis.
 //!
 //! A key of the limit is a hash in Redis, with a field for each instance: the number of permits that it holds, until the end of its lease.
-//! So a call says what is, and not what changes: it may be repeated or lost, and taking, giving back and renewing are one script. All keys
+//! So a call sends the state, not the change: it may be repeated or lost, and taking, giving back and renewing are one script. All keys
 //! of a limit are in one hash slot, so that one call renews all of them.
 
 use std::future::poll_fn;
@@ -20,16 +20,16 @@ use super::slot::{HashSlot, Script};
 
 static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("permits.lua")));
 
-/// The interval in which an instance asks again for permits that its requests wait for.
+/// The interval at which an instance asks again for permits that its requests wait for.
 const ASKS_EACH: Duration = Duration::from_millis(50);
 
 /// The pause after a call without an answer.
 const AGAIN: Duration = Duration::from_millis(250);
 
-/// The most keys of a call, so that Redis serves others in between.
+/// The most keys of a call, so that Redis can serve other clients in between.
 const KEYS: usize = 256;
 
-/// Shares the permits of a limit from now on, until nobody can ask for one any more.
+/// Shares the permits of a limit from now on, until no caller can ask for one any more.
 pub(super) fn share(permits: &Arc<dyn SharedPermits>, slot: HashSlot, tags: &Tags) {
     let runtime = slot.runtime().clone();
     let reporter = PermitReporter {
@@ -42,12 +42,12 @@ pub(super) fn share(permits: &Arc<dyn SharedPermits>, slot: HashSlot, tags: &Tag
     runtime.spawn(reporter.serve());
 }
 
-/// The task that tells Redis what this instance holds of the permits of a limit.
+/// The task that reports to Redis the permits of a limit that this instance holds.
 struct PermitReporter {
     permits: Arc<dyn SharedPermits>,
     slot: HashSlot,
     tags: Tags,
-    /// The name of this instance: a limit that is built again is another one.
+    /// The name of this instance: a limit that is built again is another instance.
     instance: String,
     calls: u64,
 }
@@ -63,7 +63,7 @@ impl PermitReporter {
                 sleep(rest.min(AGAIN)).await;
             } else {
                 let due = if self.permits.is_waiting() { asked + ASKS_EACH } else { renewed + renews_each };
-                // In time, or because there is something to tell.
+                // At the next renewal, or when there is a change to report.
                 _ = timeout_at(due.min(renewed + renews_each), poll_fn(|cx| self.permits.poll_changed(cx)))
                     .await;
             }
@@ -82,7 +82,7 @@ impl PermitReporter {
                 if self.permits.is_closed() {
                     return;
                 }
-                // The next request finds out whether there are answers again.
+                // The next request tests whether there are answers again.
                 self.permits.resume();
                 is_down = false;
             }
@@ -108,7 +108,7 @@ impl PermitReporter {
         }
     }
 
-    /// Tells Redis these demands, and hands over what it grants.
+    /// Sends these demands to Redis, and passes on its grants.
     async fn tell(&mut self, demands: &[PermitDemand], longest: Duration) -> Result<(), StoreError> {
         self.calls += 1;
         let mut arguments = vec![

@@ -1,16 +1,16 @@
--- The permits that instances share: each key is a hash, with a field for each instance that holds permits or waits for some.
+-- The permits that instances share: each key is a hash, with a field for each instance that holds permits or waits for them.
 --
--- KEYS: the keys that the instance tells of. ARGV: the time in microseconds, or nothing for the server's; the instance; its lease in
--- microseconds; the number of its call; how many permits each key has; and for each key the permits that the instance has in use,
--- those that it wants, the requests that go on waiting, and how long its first request has waited.
--- Reply: for each key the permits that the instance holds from now on, those that are left, those that it owes to
--- others, and the number of instances that hold some.
+-- KEYS: the keys that the instance reports. ARGV: the time in microseconds, or empty for the server's; the instance; its lease in
+-- microseconds; the number of its call; the permits of each key; and for each key the permits that the instance has in use,
+-- the permits that it wants, its other waiting requests, and how long its first request has waited.
+-- Reply: for each key the permits that the instance holds from now on, the permits left, the permits that it owes to
+-- others, and the number of instances that hold permits.
 --
--- A field: the permits that the instance holds, its requests that wait, since when, until when its lease is, how long it is, and the
+-- A field: the permits that the instance holds, its waiting requests, since when they wait, the end and length of its lease, and the
 -- number of the call that wrote it.
-local TURN = 250000 -- a request of another instance that waits for longer by this goes first
-local WAITS = 500000 -- requests of an instance that has not asked for this long do not wait any more
-local SLACK = 60000 -- milliseconds; the clock of the store may be another one than that by which keys expire
+local TURN = 250000 -- a request of another instance that has waited longer by this goes first
+local WAITS = 500000 -- requests of an instance that has not asked for this long no longer wait
+local SLACK = 60000 -- milliseconds; the store's clock may differ from the clock that expires keys
 
 local now = tonumber(ARGV[1])
 if not now then
@@ -37,7 +37,7 @@ for i, key in ipairs(KEYS) do
   local fields = redis.pcall('HGETALL', key)
   if fields.err then
     if not string.find(fields.err, 'WRONGTYPE', 1, true) then return fields end
-    redis.call('DEL', key) -- not ours
+    redis.call('DEL', key) -- a foreign value
     fields = {}
   end
   local free, ahead, holders, longest, is_late, mine, own = number, 0, 0, lease, false, nil, 0
@@ -45,7 +45,7 @@ for i, key in ipairs(KEYS) do
     local instance = fields[j]
     local held, waits, first, till, lasts, by = read(fields[j + 1])
     if instance == me then
-      -- A call that comes after a later one changes nothing.
+      -- A call that arrives after a later one changes nothing.
       is_late, mine = held and by >= call, held or 0
       if held and till > now then own = held end
     elseif not held or till <= now then
@@ -65,7 +65,7 @@ for i, key in ipairs(KEYS) do
   if is_late then
     granted = mine
   else
-    -- Permits of this instance that are out stay out when there are fewer.
+    -- Permits in use by this instance stay in use if the limit is lowered.
     granted = math.max(0, math.min(in_use, math.max(free, own)), math.min(wanted, free - ahead))
     waiting = math.min(waiting, wanted - granted)
     if granted > 0 or waiting > 0 then

@@ -45,7 +45,7 @@ pub(super) fn read(reply: &Value) -> Option<(u64, &[u8])> {
     Some((number(seconds)?.checked_mul(1_000_000)?.checked_add(number(micros)?)?, there))
 }
 
-/// The name of the shared bytes, which no policy has. It is in the slot that probes a connection, so that no further node of a
+/// The name of the shared bytes, which no policy has. It is in the slot that probes a connection, so that no other node of a
 /// Cluster has to be up.
 pub(super) fn name(prefix: &str) -> String {
     format!("{prefix}:3:{{{}}}:overrides", key::PROBE)
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// Once a time that is close to the longest `Duration` stopped the process.
+    /// A time close to the longest `Duration` once stopped the process.
     #[test]
     fn a_value_that_is_kept_for_ever_is_kept_for_a_hundred_years() {
         for (keep, keep_ms) in [

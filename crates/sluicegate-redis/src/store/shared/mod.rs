@@ -1,4 +1,4 @@
-//! The bytes that instances share, for overrides of operators: one key, read every few seconds, and whenever a connection is new.
+//! The bytes that instances share, for overrides of operators: one key, read every few seconds and at each new connection.
 
 mod command;
 mod seal;
@@ -33,7 +33,7 @@ pub(super) struct SharedKey {
 }
 
 impl SharedKey {
-    /// Begins to read every few seconds, until it is dropped.
+    /// Starts to read every few seconds, until it is dropped.
     pub(super) fn start(value: Arc<SharedValue>, connection: Arc<ConnectionState>, runtime: Handle) -> Self {
         let reader = runtime.spawn(look(Arc::clone(&value), Arc::clone(&connection))).abort_handle();
         Self { value, connection, runtime, reader }
@@ -44,7 +44,7 @@ impl SharedKey {
         self.value.now_us()
     }
 
-    /// Tells a listener the current value, and adds it for later values.
+    /// Notifies a listener of the current value, and adds it for later values.
     pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
         self.value.listen(listener);
     }
@@ -64,7 +64,7 @@ impl Shared for SharedKey {
             keep: write.keep,
         });
         let (value, connection) = (Arc::clone(&self.value), Arc::clone(&self.connection));
-        // In a task, so that it finishes even if the caller has gone.
+        // In a task, so that it finishes even if the caller has left.
         let call = self.runtime.spawn(async move { value.call(&connection, write).await });
         Box::pin(async { call.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))) })
     }

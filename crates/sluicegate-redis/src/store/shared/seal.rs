@@ -23,7 +23,7 @@ impl SharedSeal {
         Self { cipher: XChaCha20Poly1305::new(&Key::from(key)), nonces }
     }
 
-    /// The form in which the bytes are stored. No bytes stay none.
+    /// The form in which the bytes are stored. Empty bytes stay empty.
     pub(super) fn seal(&self, bytes: &[u8]) -> Vec<u8> {
         if bytes.is_empty() {
             return Vec::new();
@@ -34,7 +34,7 @@ impl SharedSeal {
         [&nonce[..], &sealed.expect("no value of Redis is as long as 256 GiB")].concat()
     }
 
-    /// The bytes; none if they were not sealed with this secret.
+    /// The bytes; empty if they were not sealed with this secret.
     pub(super) fn open(&self, sealed: &[u8]) -> Vec<u8> {
         let opened = sealed.split_first_chunk::<NONCE>().and_then(|(nonce, sealed)| {
             let nonce = XNonce::from(*nonce);

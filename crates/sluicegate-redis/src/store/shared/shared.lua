@@ -1,12 +1,12 @@
 -- The bytes that instances share.
 --
--- KEYS[1]: where they are. ARGV: nothing to read them; or what has to be there, what is to be there then, and for how many
--- milliseconds that is needed.
--- Reply: the server's time, and what is there now.
+-- KEYS[1]: their key. ARGV: nothing, to read them; or the expected bytes, the new bytes, and for how many
+-- milliseconds they are needed.
+-- Reply: the server's time, and the bytes that are there now.
 local time = redis.call('TIME')
 local there = redis.pcall('GET', KEYS[1])
 if type(there) == 'table' and not string.find(there.err, 'WRONGTYPE', 1, true) then return there end
-if type(there) ~= 'string' then there = '' end -- there is nothing, or nothing of ours
+if type(there) ~= 'string' then there = '' end -- there is no value, or a foreign one
 if ARGV[2] and there == ARGV[1] then
   redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
   there = ARGV[2]

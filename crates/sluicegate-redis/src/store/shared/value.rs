@@ -1,4 +1,4 @@
-//! The last value read, and the server's clock as it showed then: [`SharedValue`].
+//! The last value read, and the server's clock at that time: [`SharedValue`].
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -83,7 +83,7 @@ impl SharedValue {
         if *there.bytes == *bytes { there.sealed } else { self.seal.seal(bytes) }
     }
 
-    /// Stores a reply's bytes and tells them to the listeners; `None` if it is not a valid reply.
+    /// Stores a reply's bytes and passes them to the listeners; `None` if it is not a valid reply.
     fn note(&self, reply: &Value) -> Option<Arc<[u8]>> {
         let (server_us, sealed) = read(reply)?;
         let ahead_us = i128::from(server_us) - i128::from(self.machine.now_us());
@@ -99,9 +99,9 @@ impl SharedValue {
         self.there.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Tells a listener the current value, and adds it for later values.
+    /// Notifies a listener of the current value, and adds it for later values.
     pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
-        // Added first, so that a value that is read meanwhile is told as well.
+        // Added first, so that it also gets a value that is read meanwhile.
         self.listeners.add(Arc::clone(&listener));
         listener.event(&Event::Shared(&self.there().bytes));
     }

@@ -1,10 +1,10 @@
--- An ask: what it is about, and whether it passes.
--- The cost for a quota of any group: those of another text may be other quotas, and pay the highest.
+-- An ask: its key, group and cost, and whether it passes.
+-- The cost for a quota of any group: quotas of another text may differ, and pay the highest cost.
 local function cost_of(ask, group, index)
   return #group == #ask and ask[index] or ask.most
 end
 
--- The units that are held, or marked.
+-- The held or marked units.
 local function held_of(value, marked)
   local units = 0
   for _, hold in ipairs(value.held) do
@@ -32,7 +32,7 @@ local function ask_at(key, at, values)
   local ask = { mode = mode % 128, held = false, mark = 0, longest = 0, value = values[name], most = 0, departs = now, took = {},
     floor = {} }
   if ask.mode >= MODES then error('sluicegate: unknown mode ' .. ask.mode) end
-  -- It is a spend of what there is.
+  -- TAKE is a spend of the available units.
   if ask.mode == TAKE then ask.mode, ask.takes = SPEND, true end
   ask.converts, ask.accounts = way >= 64, way % 16 >= 8
   if ask.converts then
@@ -42,7 +42,7 @@ local function ask_at(key, at, values)
     ask.group = own(ask.value, text, since, way % 8)
   end
   if ask.mode ~= PEEK or way % 32 < 16 then ask.value.is_asked = true end
-  -- A bucket that has changed its quotas is another one by its birth, whatever its text.
+  -- A bucket that has changed its quotas is a new one by its birth, whatever its text.
   ask.is_own = ask.converts or ask.group.text == text
   ask.spends = ask.mode == SPEND or ask.mode == RESERVE
   ask.counts = ask.spends and way % 64 >= 32
@@ -60,7 +60,7 @@ local function ask_at(key, at, values)
   return ask, at + extra
 end
 
--- When a cost has room beside what is held: all of that counts until it is due, and does not drain before.
+-- When a cost has room beside held units: all held units count until they are due, and do not drain before.
 local function slot(quota, value, cost, held)
   local rule, r, s, at = quota.rule, quota.r, quota.s, now
   if cost > r.capacity then return NEVER, NEVER end
@@ -68,7 +68,7 @@ local function slot(quota, value, cost, held)
     if hold.marked == 0 then
       local opens, departs = rule.slot(r, s, at, cost + held)
       if opens < hold.till then return opens, departs end
-      -- By then it is spent.
+      -- By then the held units are spent.
       s = departed(quota, s, hold)
       held, at = held - hold.units, max(at, hold.till)
     end
@@ -76,7 +76,7 @@ local function slot(quota, value, cost, held)
   return rule.slot(r, s, at, cost)
 end
 
--- What an ask spent of a quota, if it brought that.
+-- The units that an ask spent from a quota, if it sent them.
 local function spent_of(ask, quota, index)
   if not ask.traces or not ask.is_own then return nil end
   local cost, found, given, birth, t1, a1, b1, t2, a2, b2 =
@@ -86,7 +86,7 @@ local function spent_of(ask, quota, index)
     found = { till = t1, a = a1, b = b1 }, after = { till = t2, a = a2, b = b2 } }
 end
 
--- The state without a turn that has not come, and what that gives back; nothing if a later one may depend on it.
+-- The state without a turn that has not started, and the units given back; nil if a later turn may depend on it.
 local function without(quota, turn)
   if not turn or not turn.is_known or turn.at <= now or turn.cost == 0 then return nil end
   local s, given = quota.rule.take_back(quota.r, quota.s, turn)
@@ -105,7 +105,7 @@ local function can_return(ask, quota, index)
   return without(quota, spent_of(ask, quota, index)) ~= nil
 end
 
--- The units that spends before an ask take of a quota of its bucket.
+-- The units that earlier spends of the call take from a quota of the ask's bucket.
 local function spent_ahead(asks, number, index)
   local ask, ahead = asks[number], 0
   for earlier = 1, number - 1 do
@@ -115,7 +115,7 @@ local function spent_ahead(asks, number, index)
   return ahead
 end
 
--- Cuts the cost of an ask to what all of its quotas have left, and to at least one unit.
+-- Cuts the cost of an ask to the units that all of its quotas have left, but at least one unit.
 local function grant(asks, number, held, is_tried)
   local ask, left = asks[number], asks[number].most
   for index, quota in ipairs(ask.group) do
@@ -126,7 +126,7 @@ local function grant(asks, number, held, is_tried)
   ask.most = min(ask.most, max(left, 1))
 end
 
--- Whether an ask gets what it wants, quota by quota; those that report something do always. Spends of one bucket are one
+-- Whether an ask is granted, quota by quota; reports always are. Spends of one bucket are one
 -- spend of all their units.
 local function judge(asks, number, lines, is_tried)
   local ask, granted = asks[number], true
@@ -142,12 +142,12 @@ local function judge(asks, number, lines, is_tried)
       if quota.r.queues then turn = max(turn, opens) end
     end
     local passed, never = turn <= now, opens == NEVER
-    -- A turn that comes in decades could not be kept.
+    -- A turn that is decades ahead could not be stored.
     if never or departs > now + HORIZON * 2 / 3 then passed = false end
     if ask.mode >= CHARGE then passed, never = true, false end
     if ask.mode == RETURN then passed, turn = can_return(ask, quota, index), now end
     granted = granted and passed
-    local busy = passed and marked > 0 -- whether what others may give back in a moment matters
+    local busy = passed and marked > 0 -- whether units that others may give back in a moment matter
     if not passed and not never and marked > 0 then
       local opens_then, leaves = quota.rule.slot(quota.r, quota.s, now, cost + ahead + held - marked)
       busy = opens_then <= now and (ask.mode ~= RESERVE or leaves - ask.longest <= now)

@@ -9,5 +9,5 @@ local function close(r, w)
   local at, start, used, previous, closed = w.at, w.start, max(w.used, 0), w.previous, w.closed
   local raw, b, base, newest, from, low = w.entries, w.count, w.base, w.newest, 1, 0
   local new_till, new_a, new_b, kept, entry = 0, 0, 0, '', nil
-  -- What was spent under another rule may take centuries here.
+  -- Units spent under another rule may take centuries to drain here.
   if r.step then used = min(used, max(floor((HORIZON + now - start) / r.step) - 1, 1) * r.per_step) end

@@ -1,9 +1,9 @@
--- What becomes of a request that is granted: units that are held, spent, given back or taken back.
-local MOMENTS = 100 -- the most at which units held of a key are due
+-- The effects of a granted request: units are held, spent, given back or taken back.
+local MOMENTS = 100 -- the most moments at which held units of a key are due
 
--- Which asks of a request that waits are held: those that could go sooner, and are no queues, which let go in the order of
--- arrival. A key can hold half of its burst, or one unit; if there is no more room for that, nothing can be waited for, and the
--- asks that would have to do not pass.
+-- Holds those asks of a waiting request that could pass sooner, except queues, which release in the order of
+-- arrival. A key can hold half of its burst, or one unit; if there is no more room, nothing can wait, and the asks
+-- that would have to wait do not pass.
 local function hold_back(asks, lines, due)
   local granted, waits, fits, more = true, false, true, {}
   for _, ask in ipairs(asks) do waits = waits or ask.mode == RESERVE end
@@ -46,7 +46,7 @@ local function release(ask, till, marked)
   return units
 end
 
--- Turns that are out: 2 and more of an entry say of which quota, and are odd if the turn waits for another one, or in a queue.
+-- Reserved turns: a kind of 2 or more gives the quota of an entry, and is odd if the turn waits for another quota or in a queue.
 local function note_turn(value, till, kind)
   for _, there in ipairs(value.held) do
     if there.marked == kind then
@@ -57,8 +57,8 @@ local function note_turn(value, till, kind)
   table.insert(value.held, { units = 0, till = till, marked = kind })
 end
 
--- Whether a turn that is out may depend on what would be given back: it would leave a hole before that, and let another go at
--- the same time.
+-- Whether a reserved turn may depend on the units to be given back: the refund would leave a gap before it and let another request
+-- proceed at the same time.
 local function may_depend(value, quota, index)
   for _, there in ipairs(value.held) do
     local is_of = there.marked >= 2 and there.till > now and (not index or floor(there.marked / 2) == index)
@@ -69,7 +69,7 @@ local function may_depend(value, quota, index)
   return false
 end
 
--- Spends at once up to the ceiling, and says how much took effect. If nothing does, nothing changes.
+-- Spends at once up to the ceiling, and returns the units that took effect. If none do, nothing changes.
 local function charge_quota(quota, cost, accounts)
   local s, took = charge(quota.r, quota.s, cost)
   if s ~= quota.s then
@@ -79,7 +79,7 @@ local function charge_quota(quota, cost, accounts)
   return took
 end
 
--- Spends what was refused, as far as the capacity goes.
+-- Spends a refused cost, up to the capacity.
 local function count_rejected(ask)
   adopt(ask)
   for index, quota in ipairs(ask.group) do
@@ -117,7 +117,7 @@ change[RESERVE] = change[SPEND]
 
 change[CHARGE] = function(ask)
   each_quota(ask.value, function(quota, group, index)
-    -- A log of a key's former quotas hears of what took effect under those in force, which come first.
+    -- A log of a key's former quotas records the units that took effect under the current quotas, which come first.
     if ask.converts and group ~= ask.group then return hear(ask, quota, now, now, ask.took[index] or 0) end
     begin_new(quota, now)
     local took = charge_quota(quota, cost_of(ask, group, index), ask.accounts)
@@ -125,14 +125,14 @@ change[CHARGE] = function(ask)
   end)
 end
 
--- Units that are leased may be spent while all of them are in the bucket, so nothing that is given back lowers it below the
+-- Leased units may be spent while all of them are in the bucket, so a refund never lowers it below the
 -- latest end of a lease.
 local function is_below(s, floor)
   return s.till < floor.till or (s.till == floor.till and s.a > floor.a)
 end
 
--- The state that is left after something was given back. Behind a floor, units have taken places before it, and nobody knows
--- which: from then on all of them count as the first in the bucket.
+-- The state after a refund. Units from behind a floor have taken places before it, and which ones is
+-- unknown: from then on all of them count as the first in the bucket.
 local function gives(quota, s, given)
   local floor = quota.floor
   if floor and floor.till > now then
@@ -141,24 +141,24 @@ local function gives(quota, s, given)
     given = before > counted(quota.r, s, now) and before or 0
   end
   quota.s, quota.given = s, quota.given + given
-  -- What would not be exact any more is another bucket.
+  -- If the sum would no longer be exact, it becomes a new bucket.
   if quota.given > EXACT then quota.birth, quota.given = max(now, quota.birth + 1), 0 end
 end
 
--- Gives back as if nothing but this had drained since it was spent, or just now if that is not known.
+-- Gives back as if only these units had drained since their spend, or as if spent just now if that time is unknown.
 local function give(quota, ago, cost)
   local s = quota.rule.refund(quota.r, quota.s, ago, cost)
   gives(quota, s, max(counted(quota.r, quota.s, now) - counted(quota.r, s, now), 0))
 end
 
--- Whether it has what a receipt of the ask is about. Of a key that brings quotas of its own that is what it was counted by last, and a
--- log, which counts by all of them.
+-- Whether the group has the units of the ask's receipt. For a key with quotas of its own these are the last quotas, and a log, which counts
+-- by all of them.
 local function is_of(ask, quota, group)
   return group == ask.group or ask.converts and (quota.rule == log or group == ask.value[1])
 end
 
--- Ends a lease: those of its units that were not spent are the last of it, and come back as far as they have not drained. The
--- floor is put back to where the lease found it, if it is still the end of this one.
+-- Ends a lease: its unspent units are its last ones, and come back unless they have drained. The
+-- floor is restored to its value before the lease, if it is still the end of this lease.
 local function end_lease(ask, quota, index)
   local lease, floor = spent_of(ask, quota, index), quota.floor
   if not lease or not lease.is_known then return end
@@ -209,8 +209,8 @@ change[RESET] = function(ask)
   value[1], value.held = ask.group, {}
 end
 
--- What all other asks have left, and all of its quotas have. Whoever decides by a newer version leases nothing: the asker could
--- not tell for how long.
+-- Leases the units that all other asks leave in all of its quotas. A newer version leases nothing: the asker could not
+-- know for how long.
 change[LEASE] = function(ask)
   local units = ask.is_own and NEVER or 0
   for index, quota in ipairs(ask.group) do
@@ -226,7 +226,7 @@ change[LEASE] = function(ask)
   end)
 end
 
--- A turn that has not come; those of other texts keep it.
+-- Gives up a turn that has not started; groups of other texts keep it.
 change[RETURN] = function(ask)
   if ask.mark > 0 then release(ask, marked_until(ask.spent, ask.mark), 1) end
   if ask.held then

@@ -86,7 +86,7 @@ function counter.give_back(r, s, spent, give)
   return close(r, w), given
 end
 
--- Of the last window only: later turns are of hardly any use to a hole in the one before.
+-- Only for the last window: later turns can hardly use a gap in the window before.
 function counter.take_back(r, s, turn)
   local w = open(r, s, turn.at)
   if w.start ~= open(r, turn.after, turn.at).start then return nil end

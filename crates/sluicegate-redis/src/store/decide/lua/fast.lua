@@ -1,5 +1,5 @@
--- The short way: a value that holds the asker's own group and nothing else, or nothing. All of it is one flat loop: making
--- functions and tables is most of what a script costs. What is out of the ordinary goes the long way, with all of its request.
+-- The short way: for a value with only the asker's own group, or no value. It is one flat loop: making
+-- functions and tables is most of the cost of a script. Unusual cases take the long way, with their whole request.
 local key, place, count, slow = 1, 9, #KEYS, nil
 while key <= count do
   local first, began, begins_at = key, place, size
@@ -18,7 +18,7 @@ while key <= count do
       usual = false
     elseif usual then
       if mode == LEASE and key > first and KEYS[key] == KEYS[key - 1] then
-        -- Behind the spend of its bucket: of what that leaves, and has not written yet.
+        -- A lease after the spend of its bucket: it reads the units left by that spend, which are not written yet.
         if name == KEYS[key] then raw = value end
       else
         raw = pcall('GET', KEYS[key])

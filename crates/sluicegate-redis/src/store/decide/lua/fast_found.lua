@@ -21,7 +21,7 @@
           end
           lapsed = lapsed or low > 0
         elseif kind >= NEWCOMERS then
-          -- Of newcomers that start with less than a burst there is more to know.
+          -- Newcomers that start with less than a burst need more data.
           usual = false
           break
         end

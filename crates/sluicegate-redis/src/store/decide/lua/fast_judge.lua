@@ -5,13 +5,13 @@
         elseif counted + adds > capacity then
           fits, opens = false, 1
           if mode == LEASE then
-            -- It passes with what there is.
+            -- It passes with the available units.
             cost = counted < capacity and (capacity - counted) / per_unit or 0
             cost = cost - cost % 1
             adds, fits, opens = cost * per_unit, quotas == 1, 0
           end
         end
-        -- A queue is not leased, and may delay what it lets in.
+        -- A queue is not leased, and may delay admitted requests.
         if undelayed >= 0 and (mode == LEASE or fits and used > undelayed and mode ~= PEEK and mode ~= CHARGE) then usual = false end
         if kind == LOG then
           if not (used >= 0 and used <= NEVER and oldest <= newest and newest <= now + HORIZON) then
@@ -19,9 +19,9 @@
             break
           end
           found_till, found_a, found_b = newest, used, oldest
-          -- Of a debt there is more to say than these numbers do.
+          -- A debt needs more numbers than these.
           if mode == CHARGE and used + adds > capacity then usual = false end
-          -- What has lapsed is forgotten.
+          -- Lapsed entries are removed.
           if low > 0 and adds == 0 then usual = false end
           if not fits and b > low then
             local excess, least, high = used + adds - capacity + base, low, b - 1
@@ -38,13 +38,13 @@
         reply[size + 4], reply[size + 5], reply[size + 6] = opens, birth, given
         size = size + 6
         if not fits then
-          -- Of several quotas, a lease takes what the least of them has: the long way.
+          -- A lease of several quotas takes the fewest units left in any of them: the long way.
           if mode == RESERVE or mode == LEASE and granted then usual = false end
           granted = false
         elseif granted and mode ~= PEEK then
           local new_till, new_a, new_b, kept, entry, state = 0, 0, 0, '', '', nil
           if adds == 0 then
-            -- What spends nothing changes nothing: the clock may go back to when it was not at rest.
+            -- Without a spend nothing changes: the clock may go back to a time when the bucket was not at rest.
             new_till, new_a, new_b = till, a, b
             if kind == LOG and raw then kept = sub(raw, from, from + b * 14 - 1) end
           else
@@ -52,6 +52,6 @@
             if till <= now then
               birth, given = now, 0
             elseif birth > now and way % 16 < 8 then
-              -- The clock went back a little; without an account, what was spent before the birth was never spent.
+              -- The clock went back a little; without an account, units spent before the birth were never spent.
               birth = now
             end

@@ -5,7 +5,7 @@
         if kind == LOG then from = from + b * 14 end
       end
       if usual and raw and from ~= #raw + 1 then
-        -- Behind the states stand floors of leases, which are carried along, or what is out of the ordinary.
+        -- After the states come floors of leases, which are copied, or unusual data.
         if byte(raw, from) > 0 or (#raw - from) % 15 > 0 then usual = false end
         for mark = from + 15, usual and #raw or 0, 15 do
           if byte(raw, mark) < FLOORS then usual = false end
@@ -25,7 +25,7 @@
         size = size + quotas * 2
         if floors and spends then states = states .. floors end
       end
-      -- What has lapsed is forgotten, whatever becomes of the request.
+      -- Lapsed entries are removed, whatever the outcome of the request.
       if lapsed and (last == 0 or not granted or not spends) then usual = false end
     end
     place = place + 14 + quotas * 8 + extra
@@ -44,5 +44,5 @@
   if counts and not granted then usual = false end
   if not usual then
     size = begins_at
-    -- What the long way is made of; a call that does not need it makes nothing of it.
+    -- The functions of the long way; a call that does not need them does not create them.
     slow = slow or (function()

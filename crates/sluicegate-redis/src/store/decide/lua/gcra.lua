@@ -25,7 +25,7 @@ function gcra.rule(unit, ticks, spacing, burst, ceiling, undelayed)
     undelayed = undelayed, queues = undelayed >= 0 }
 end
 
--- Exact however far ahead it reaches, as is the next.
+-- Exact however far ahead it reaches, like the next function.
 function gcra.lowered(r, s, parts)
   local a = s.a + parts
   local units = floor(a / r.per_step)
@@ -49,7 +49,7 @@ function gcra.refund(r, s, ago, cost)
   return gcra.lowered(r, s, max(cost * r.per_unit - ceil_div(ago or 0, r.step) * r.per_step, 0))
 end
 
--- Units leak in the order in which they came: of a cost nothing has, before what it found, less what was given back of that.
+-- Units leak in the order of their arrival: a cost begins to leak after the units that it found, less those given back since, have leaked.
 function gcra.give_back(r, s, spent, give)
   local passed = max(now - now % r.step - (spent.at - spent.at % r.step), 0)
   local leaked = max(passed / r.step * r.per_step - spent.before, 0)
@@ -57,7 +57,7 @@ function gcra.give_back(r, s, spent, give)
   return gcra.lowered(r, s, given), given
 end
 
--- A turn is given up whole: a part of it cannot be told from one that came later.
+-- A turn is given up whole: a part of it cannot be distinguished from a later turn.
 function gcra.take_back(r, s, turn)
   if turn.give == turn.cost and s.till == turn.after.till and s.a == turn.after.a then return turn.found, 0 end
 end

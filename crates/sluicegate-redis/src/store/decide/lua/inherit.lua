@@ -1,17 +1,17 @@
--- What a quota starts from that was not there yet, once.
+-- The state from which a new quota starts, once.
 local RESET_WAY, AS_IS, PROPORTIONAL, ADDITIVE, SPENT = 0, 1, 2, 3, 4
 
 local function spent(quota, old)
   local s = old.rule == quota.rule and quota.rule.carried(quota.r, old.r, old.s)
   if s then return s end
   local units = outstanding(old.r, old.s)
-  -- It is known, and owes nothing.
+  -- The key is known and owes nothing.
   if old.r.keep and units == 0 then return REST end
-  -- A fraction that is left makes one entry.
+  -- A remaining fraction makes one entry.
   return fill(quota.r, (quota.rule == log and max(units, 1) or units) * quota.r.per_unit)
 end
 
--- The part of the burst that is left is negative in debt, and rounded towards it.
+-- The remaining part of the burst is negative in debt, and rounded towards debt.
 local function kept(quota, old, way)
   local r, was = quota.r, old.r
   local left = was.capacity * was.per_unit - counted(was, old.s, now)
@@ -27,7 +27,7 @@ local function kept(quota, old, way)
   return fill(r, quota.rule == gcra and min(missing, r.ceiling) or missing)
 end
 
--- The quota of other texts that it follows: of the same rule, or else of the same id, or else the one most spent.
+-- The quota of other texts that it follows: with the same rule, or else with the same id, or else the most spent one.
 local function ancestor(value, quota, least, except)
   local best, rank, most = nil, 0, -1
   for _, group in ipairs(value) do
@@ -40,7 +40,7 @@ local function ancestor(value, quota, least, except)
       end
       local used = old.s.till > now and max(outstanding(old.r, old.s), 1) or 0
       if old.r.keep then
-        -- One that is known and owes nothing goes before one that is not.
+        -- A known key that owes nothing takes precedence over an unknown one.
         used = old.begun and max(outstanding(old.r, old.s), 0.5) or 0
       end
       if like > rank or (like == rank and used > most) then best, rank, most = old, like, used end
@@ -52,7 +52,7 @@ end
 local function begin(value, text, since, way)
   local group, least = group_of(text, now, max(since, now)), 0
   if way == RESET_WAY then
-    -- A version forgets what lower ones have counted; of a reset without one there is nothing left but what came since.
+    -- A version forgets the counts of lower ones; after a reset without a version, only later units are left.
     way, least = SPENT, group.version
   end
   for _, quota in ipairs(group) do
@@ -66,7 +66,7 @@ local function begin(value, text, since, way)
       else
         quota.s, quota.birth = way == SPENT and spent(quota, old) or kept(quota, old, way), now
       end
-      -- A key that is known is no newcomer, whatever it has left.
+      -- A known key is not a newcomer, whatever its remaining units.
       quota.begun = quota.r.keep ~= nil
       value.changed = true
     end
@@ -74,11 +74,11 @@ local function begin(value, text, since, way)
   return group
 end
 
--- The group that decides for an asker with this text: its own, unless a newer version has been here.
+-- The group that decides for an asker with this text: its own, unless the value has a newer version.
 local function own(value, text, since, way)
   local _, version = head_of(text, 1)
   for index = #value, 1, -1 do
-    -- It was reset since: what was spent before is forgotten, under whichever rule.
+    -- The key was reset since: earlier units are forgotten, under any rule.
     if value[index].since < since then
       table.remove(value, index)
       value.changed = true
@@ -94,9 +94,9 @@ local function own(value, text, since, way)
   elseif not group then
     group = begin(value, text, since, way)
   end
-  -- One that is refused is asked, too; that is written now and then.
+  -- A refusal counts as a use, too; this is written occasionally.
   if now - group.asked > group.kept / 4 then value.changed = true end
-  -- The one asked last comes first, and three are kept; of versions, the newest alone.
+  -- The last used group comes first, and three are kept; of versions, only the newest.
   for index = #value, 1, -1 do
     if value[index] == group or value[index].version < group.version then table.remove(value, index) end
   end
@@ -105,9 +105,9 @@ local function own(value, text, since, way)
   return group
 end
 
--- Forgets the texts that nobody asks any more: by the time in which a whole burst comes back, and where that would give
--- nobody anything, as it begins from what the others have counted should it be asked again. (At rest alone would not do: one
--- that begins anew whenever it is asked would let nothing pass.)
+-- Forgets texts that are no longer used: after the time in which a whole burst comes back, and only if that gives
+-- no key any units, since a text that is used again starts from the counts of the others. (Rest alone is not enough: a text
+-- that starts anew at each request would let nothing pass.)
 local function forget(value)
   for place = #value, 2, -1 do
     local group, gains = value[place], false
@@ -120,16 +120,16 @@ local function forget(value)
   end
 end
 
--- Keys that bring quotas of their own have one group, by which they were counted last: under other quotas a decision goes on from it,
--- and only a spend puts another group in its place. Behind it stays a log of a longer period, which counts what a shorter one forgets,
+-- Keys that bring quotas of their own have one group, from their last spend: under other quotas a decision continues from it,
+-- and only a spend replaces it. After it, a log of a longer period is kept, which counts units that a shorter one forgets,
 -- until that period has passed.
 
--- How much longer a log counts than that of the same quota in another group; 0 if it is none.
+-- How much longer a log counts than the log of the same quota in another group; 0 if it is not a log.
 local function longer(quota, other)
   return quota and other and quota.rule == log and other.rule == log and max(quota.r.period - other.r.period, 0) or 0
 end
 
--- Gives a group the states of a key as its own quotas count them.
+-- Gives a group the states of a key under the group's own quotas.
 local function go_on(group, value)
   local newest = value[1]
   for index, quota in ipairs(group) do
@@ -143,7 +143,7 @@ local function go_on(group, value)
       quota.s, quota.birth, quota.given, quota.floor = old.s, old.birth, old.given, old.floor
       quota.full, quota.full_at = old.full, old.full_at
     elseif is_here then
-      -- What is known of the bucket before is of no other one.
+      -- The data of the previous bucket does not apply to the new one.
       quota.s, quota.birth, quota.given, quota.floor = spent(quota, old), max(now, old.birth + 1), 0, nil
     else
       quota.s, quota.birth, quota.given, quota.floor = REST, 0, 0, nil
@@ -152,7 +152,7 @@ local function go_on(group, value)
   end
 end
 
--- The text of a report: the quotas by which the key was counted last, but those of the asker for logs, which count by all.
+-- The text of a report: the quotas of the key's last spend, but the quotas of the asker for logs, which count by all.
 local function reported(newest, text)
   local parts, asker = { newest.head }, group_at(text, 1)
   for index, quota in ipairs(newest) do
@@ -161,7 +161,7 @@ local function reported(newest, text)
   return table.concat(parts)
 end
 
--- What a log has found to be over is still in a longer one, and may not be over by a clock that steps back.
+-- Entries that a log has dropped as lapsed are still in a longer log, and may not have lapsed if the clock steps back.
 local function recall(group, value)
   for index, quota in ipairs(group) do
     for _, other in ipairs(value) do
@@ -171,7 +171,7 @@ local function recall(group, value)
   return group
 end
 
--- The group that decides for a key with this text: of a report that of the last spend, whatever its text.
+-- The group that decides for a key with this text: for a report, the group of the last spend, whatever its text.
 local function own_of_key(value, text, since, way, is_report)
   local quotas, version = head_of(text, 1)
   for index = #value, 1, -1 do
@@ -179,7 +179,7 @@ local function own_of_key(value, text, since, way, is_report)
     for _, quota in ipairs(index > 1 and group or {}) do
       if quota.rule == log then period = max(period, quota.r.period) end
     end
-    -- Or it was reset since, or by a higher version: what was spent before is forgotten.
+    -- Or the key was reset since, or by a higher version: earlier units are forgotten.
     local is_reset = group.since < since or way == RESET_WAY and group.version < version
     if is_reset or index > 1 and now - group.asked >= period then
       table.remove(value, index)
@@ -200,7 +200,7 @@ local function own_of_key(value, text, since, way, is_report)
   return group
 end
 
--- Puts the group of an ask that spends in the place of the one before; a cost of nothing changes nothing, unless its key begins.
+-- Replaces the previous group with the group of an ask that spends; a cost of 0 changes nothing, unless its key begins.
 local function adopt(ask, begins)
   local value, group = ask.value, ask.group
   if not ask.converts or value[1] == group or ask.most == 0 and value[1] and not begins then return end
@@ -211,7 +211,7 @@ local function adopt(ask, begins)
     for _, other in ipairs(value) do
       local old = other[index]
       if old and old.s.b > 0 and longer(old, own) > 0 then
-        -- It is kept for its period after a shorter one took its place, and after the turns that were out then.
+        -- It is kept for its period after a shorter log replaced it, and after the turns that were reserved then.
         asked = max(asked, other == newest and max(now, old.s.till - old.r.period) or other.asked)
         if longer(old, best) > 0 then best, of = old, other end
       end
@@ -221,14 +221,14 @@ local function adopt(ask, begins)
   while #value > 0 do table.remove(value) end
   value[1], value.changed = group, true
   if asked == 0 then return end
-  -- Each quota has a state of its own there; of one that has no longer log, none.
+  -- Each quota has a state of its own there; a quota without a longer log has an empty state.
   value[2] = group_of(text, asked, group.since)
   for index, quota in ipairs(value[2]) do
     if archive[index] ~= group[index] then quota.s = archive[index].s end
   end
 end
 
--- Another group of the key hears of a spend.
+-- Records a spend in another group of the key.
 local function hear(ask, quota, from, at, cost)
   if not ask.converts then return share(quota, from, at, cost, ask.accounts) end
   if quota.rule == log then spend(quota, from, at, cost, ask.accounts) end

@@ -1,9 +1,9 @@
 -- Sliding log. State: s.till, a period after the last entry; s.a the running sum before the first entry, s.b their number, and
--- s.entries: the time of each, and the running sum of units up to it, 7 bytes each. So what has lapsed, and when there is room, are found by
--- halving, and what has lapsed is cut off in one go.
+-- s.entries: the time of each, and the running sum of units up to it, 7 bytes each. So lapsed entries, and the time of free room, are found
+-- by halving, and lapsed entries are cut off in one step.
 
 --- open
--- Limit, period, ceiling, part. The state is the running sum before the first entry, and the number of entries, of which those
+-- Limit, period, ceiling, part. The state is the running sum before the first entry, and the number of entries; the entries
 -- before `low` have lapsed.
 capacity, ceiling = r1, r3
 if b > low then
@@ -15,7 +15,7 @@ end
 counted = used
 
 --- close
--- What comes in the part of the last entry joins it.
+-- Units in the part of the last entry join it.
 local moment, count = newest < at and at or newest, b - low
 if count == 0 or newest < moment - moment % r4 and count < ENTRIES then count = count + 1 end
 if count > 1 then kept = sub(raw, from + low * 14, from + (low + count - 1) * 14 - 1) end
@@ -24,11 +24,11 @@ new_till, new_a, new_b, entry = moment + r2, base, count, pack('<I7I7', moment, 
 --- long
 local log = {}
 
-local MOVED = 256 -- the most entries behind a refund that are written again
+local MOVED = 256 -- the most entries after a refund that are rewritten
 
--- Units of one part of the period are one entry, of the time of the last: without a resolution, of one microsecond.
+-- Units of one part of the period are one entry, with the time of the last unit; without a resolution, a part is a microsecond.
 function log.rule(limit, period, ceiling, part)
-  -- Of what passes under other texts, all is counted where that takes no more room: it lapses within a period.
+  -- All units that pass under other texts are counted if this takes no more room: they lapse within a period.
   local most = part > 1 and NEVER or 2 * limit
   return { limit, period, ceiling, part, kind = LOG, capacity = limit, most = most, ceiling = ceiling, exact = NEVER, per_unit = 1,
     period = period, refill = period, part = part }
@@ -38,7 +38,7 @@ local function entry(s, index)
   return unpacked('<I7I7', s.entries, index * 14 + 1)
 end
 
--- The first entry of which the test is true; one behind the last if there is none.
+-- The first entry for which the test is true; one past the last if there is none.
 local function first(s, test)
   local low, high = 0, s.b
   while low < high do
@@ -52,7 +52,7 @@ local function part(r, at)
   return floor(at / r.part)
 end
 
--- The first entry behind the one that the units of a moment are in.
+-- The first entry after the entry with the units of a moment.
 local function behind_entry_of(r, s, at)
   local parts = part(r, at)
   return first(s, function(moment) return part(r, moment) > parts end)
@@ -64,7 +64,7 @@ local function state(r, base, entries)
   return { till = unpacked('<I7', entries, count * 14 - 13) + r.period, a = base, b = count, entries = entries }
 end
 
--- Without what has lapsed.
+-- The log without lapsed entries.
 function log.cut(r, s)
   local lapsed = first(s, function(at) return at + r.period > now end)
   if lapsed == 0 then return s end
@@ -72,7 +72,7 @@ function log.cut(r, s)
   return state(r, base, sub(s.entries, lapsed * 14 + 1))
 end
 
--- The same entries under another period; those of one of its parts become one, of the time of the last.
+-- The same entries under another period; entries of one of its parts are merged, with the time of the last.
 function log.kept(r, s)
   if r.part == 1 or s.b == 0 then return state(r, s.a, s.entries or '') end
   local kept = {}
@@ -99,7 +99,7 @@ function log.slot(r, s, at, cost)
   return opens, opens
 end
 
--- The newest units stay, as many as the capacity or as there were.
+-- The newest units stay, up to the capacity or the units before, whichever is more.
 function log.count_rejected(r, s, cost)
   if cost == 0 then return s end
   local w = open(r, s, now)
@@ -111,7 +111,7 @@ function log.count_rejected(r, s, cost)
   return state(r, base, sub(after.entries, index * 14 + 1))
 end
 
--- Takes units out of the entries before one, the newest first; and none if too many others would have to move.
+-- Takes units out of the entries before an index, the newest first; none if too many others would have to move.
 local function take(r, s, behind, cost)
   if behind == 0 or s.b - behind > MOVED then return s end
   local _, total = entry(s, behind - 1)
@@ -130,11 +130,11 @@ local function take(r, s, behind, cost)
 end
 
 function log.refund(r, s, ago, cost)
-  local latest = ago and now - ago or NEVER -- turns that have not come are among what was spent just now
+  local latest = ago and now - ago or NEVER -- turns that have not started count as spent just now
   return take(r, s, behind_entry_of(r, s, latest), cost)
 end
 
--- Takes units out of the entry that has those of a moment; nothing if it is not there.
+-- Takes units out of the entry with the units of a moment, if it exists.
 local function take_at(r, s, at, cost)
   local behind = behind_entry_of(r, s, at)
   if behind == 0 or part(r, entry(s, behind - 1)) ~= part(r, at) then return nil end
@@ -148,7 +148,7 @@ function log.give_back(r, s, spent, give)
   return take_at(r, s, spent.after.till, give) or s, 0
 end
 
--- Turns come behind all others, so that a hole is of no use where an entry comes a period or more after it.
+-- Turns come after all others, so that a gap is useless if an entry comes a period or more after it.
 function log.take_back(r, s, turn)
   if s.b > 0 and s.till - r.period >= turn.after.till + r.period then return nil end
   local left, there = take_at(r, s, turn.after.till, turn.give)

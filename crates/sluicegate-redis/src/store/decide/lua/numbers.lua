@@ -8,7 +8,7 @@ local function ceil_div(a, b)
   return ceil(a / b)
 end
 
--- a * b / c rounded down, and 1 if something was left; bit by bit where the product is not below 2^53.
+-- a * b / c rounded down, and 1 if there is a remainder; bit by bit if the product is not below 2^53.
 local function scaled(a, b, c)
   local whole, rest, units, left = floor(a / c) * b, a % c, 0, 0
   if rest * b <= NEVER then
@@ -33,7 +33,7 @@ local function is_over(w, at)
   return w.closed == 1 and at < w.start
 end
 
--- A bucket at a moment.
+-- Opens a bucket at a moment.
 local function open(r, s, at)
   local kind, r1, r2, r3, r4, r5, r6 = r.kind, unpack(r)
   local till, a, b, raw, from, low = s.till, s.a, s.b, s.entries, 1, 0

@@ -1,4 +1,4 @@
--- Reads the state at `from`; `till` is nil if it is none.
+-- Reads the state at `from`; `till` is nil if there is no state.
 till = nil
 if from + 12 <= #raw then
   local form

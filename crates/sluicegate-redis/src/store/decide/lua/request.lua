@@ -1,10 +1,10 @@
 -- One request, the long way. Reply: 1, the delay; per ask its number of quotas, and per quota whether it passed (2 more: others
--- may give back what they hold of it: without that it had more, or would have passed), whether it
--- never can, its capacity, what remains, until it is at rest, until more is available, what was spent, whether that is held,
--- and the trace: birth, given, what was counted, the state before and after (or when the quota would have let go what is held), and of
--- a lease the floor before.
+-- may give back units that they hold: without these it had more, or would have passed), whether it
+-- never can, its capacity, the remaining units, the time until it is at rest and until more is available, the spent units, whether they are
+-- held, and the trace: birth, given, the counted units, the state before and after (or when the quota would have admitted held units), and
+-- for a lease the floor before.
 local function say(number)
-  -- What was spoiled in a log counts as nothing.
+  -- An invalid number in a log counts as 0.
   if not (number >= 0 and number <= NEVER) then number = 0 end
   size = size + 1
   reply[size] = number
@@ -51,7 +51,7 @@ local function tell(line, due, granted)
   say(line.before.till > now and counted(r, line.before, due) or 0)
   say_state(quota, line.before)
   if ask.holds then
-    -- When this quota would have let it go.
+    -- When this quota would have admitted it.
     say(line.departs)
     say(0)
     say(0)
@@ -65,7 +65,7 @@ local function tell(line, due, granted)
   end
 end
 
--- All of a value that an ask may change.
+-- The parts of a value that an ask may change.
 local function copied(value)
   local copy = { changed = value.changed, held = {}, quotas = {} }
   for index, group in ipairs(value) do copy[index] = group end
@@ -88,7 +88,7 @@ local function restore(value, copy)
   end
 end
 
--- Judges each ask as if those before it had been carried out.
+-- Judges each ask as if the asks before it had been carried out.
 local function judge_all(asks, lines)
   local granted, reports, copies = true, {}, {}
   for _, ask in ipairs(asks) do
@@ -107,7 +107,7 @@ local function judge_all(asks, lines)
   return granted
 end
 
--- Spends what is refused of the policies that count it; where there is no room, the same ask passes after that.
+-- Spends refused costs under policies that count them; if there is no room, the same ask passes afterwards.
 local function count_refused(asks, lines)
   local counts, again = false, {}
   for _, ask in ipairs(asks) do
@@ -123,8 +123,8 @@ local function count_refused(asks, lines)
   end
 end
 
--- Where newcomers start with less than a burst, the key of an ask that spends is known from now on, whatever becomes of that.
--- Others only look at a newcomer.
+-- If newcomers start with less than a burst, the key of an ask that spends is known from now on, whatever the outcome.
+-- Other asks only look at a newcomer.
 local function begin_all(asks)
   for _, ask in ipairs(asks) do
     for _, quota in ipairs(ask.group) do
@@ -141,9 +141,9 @@ local function begin_all(asks)
   end
 end
 
--- Carries out an ask of a request that is granted, whose lines begin there; they note what it finds and leaves.
+-- Carries out an ask of a granted request. Its lines begin at `from` and record the state before and after.
 local function carry_out(ask, lines, from, granted, due)
-  -- What is held stands behind a group.
+  -- Held units are stored after a group.
   local spends = ask.spends and not (ask.holds and ask.value[1]) or ask.mode == CHARGE or ask.mode == LEASE and due <= now
   if granted and spends then adopt(ask) end
   for line = from, from + #ask.group - 1 do
@@ -154,7 +154,7 @@ local function carry_out(ask, lines, from, granted, due)
   if granted and ask.mode ~= PEEK and (ask.mode ~= LEASE or due <= now) then
     change[ask.mode](ask, due)
     ask.value.changed = true
-    -- Of a log that was reported about under other quotas.
+    -- For a log with a report under other quotas.
     if ask.converts and ask.value[1] and ask.value[1] ~= ask.group then
       go_on(ask.group, ask.value)
       begin_all({ ask })
@@ -171,12 +171,12 @@ return function(key, last, at)
   begin_all(asks)
   local granted = judge_all(asks, lines)
   for _, ask in ipairs(asks) do
-    -- Another slot may have given a later turn.
+    -- Another slot may have reserved a later turn.
     if ask.spends then due = max(due, ask.departs, ask.spent or 0) end
   end
   if due > now then granted = hold_back(asks, lines, due) and granted end
   if not granted then count_refused(asks, lines) end
-  -- Leases are what all others leave.
+  -- Leases take the units that all other asks leave.
   for _, is_lease in ipairs({ false, true }) do
     local from = 1
     for _, ask in ipairs(asks) do

@@ -1,9 +1,9 @@
 -- A key's value: its groups, one per policy text, and the units that are held.
-local UNKNOWN = { s = REST, birth = 0, given = 0 } -- the key, where newcomers start with less than a burst
+local UNKNOWN = { s = REST, birth = 0, given = 0 } -- an unknown key, if newcomers start with less than a burst
 
 local SIZES = { [0] = '', 'I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7' }
 
--- How many quotas a text has, its version, and where the first quota begins.
+-- The number of quotas of a text, its version, and the start of the first quota.
 local function head_of(text, at)
   local quotas, version = byte(text, at), 0
   at = at + 1
@@ -11,7 +11,7 @@ local function head_of(text, at)
   return quotas % 128, version, at
 end
 
--- The quota of a text that begins there, and where that ends; nothing if it is none.
+-- The quota of a text at `from`, and its end; nil if it is invalid.
 local function quota_at(text, from)
   if from + 2 > #text then return nil end
   local head, sizes, at = unpacked('<BH', text, from)
@@ -32,7 +32,7 @@ local function quota_at(text, from)
     numbers = sub(text, from + 1, behind - 1), rule = rule, r = r, s = REST, birth = 0, given = 0, was = UNKNOWN }, ends
 end
 
--- The state after units that go on at a moment: at `from`, or at a turn later than that.
+-- The state after units that proceed at a moment: at `from`, or at a later turn.
 local function add(r, s, from, at, cost)
   if cost == 0 then return s end
   if r.queues then
@@ -44,13 +44,13 @@ local function add(r, s, from, at, cost)
   return w.used == NEVER and s or add_to(r, w, from, at, cost * r.per_unit)
 end
 
--- A newcomer's state; it is no more than looked at until it begins.
+-- A newcomer's state; it is only read until the key begins.
 local function as_newcomer(quota)
   quota.s = fill(quota.r, quota.r.missing * quota.r.per_unit)
   quota.birth, quota.given, quota.begun, quota.is_new = NEVER, 0, false, true
 end
 
--- When a key that is known is full, or was. Of a window nothing says it: its state would begin there if the clock went back.
+-- When a known key is full, or was. A window does not record it: its state would begin there if the clock went back.
 local function full_at(quota)
   return quota.s == quota.full and quota.full_at or quota.s.till
 end
@@ -60,16 +60,16 @@ local function is_known(quota, at)
   return not quota.is_new and till > 0 and till + quota.r.keep > at
 end
 
--- A state after what was held has departed, when its key may be a newcomer again.
+-- A state after held units have departed, when its key may be a newcomer again.
 local function departed(quota, s, hold)
   local r, till, at = quota.r, s == quota.full and quota.full_at or s.till, hold.till
-  -- One that is known and has no moment has become full just now.
+  -- A known key without a moment has become full just now.
   if till == 0 and quota.begun then till = now end
   if r.keep and till + r.keep <= at then s = add(r, REST, at, at, r.missing) end
   return add(r, s, at, at, hold.units)
 end
 
--- Where newcomers start with less than a burst, a key that is not known begins.
+-- If newcomers start with less than a burst, an unknown key begins.
 local function begin_new(quota, at)
   if not quota.r.keep or quota.begun then return end
   if not is_known(quota, at) then
@@ -79,13 +79,13 @@ local function begin_new(quota, at)
   quota.begun, quota.is_new = true, false
 end
 
--- Whether there is nothing to give back.
+-- Whether there are no units to give back.
 local function owes_nothing(quota)
   return quota.r.keep and (not quota.begun or quota.s.till <= now)
 end
 
--- The state that is written, and until when it is needed. If it has no moment, it has become full just now. One that is not begun
--- stays as it was found: the clock may go back to when its key was known.
+-- The state that is written, and the end of its use. If it has no moment, it has become full just now. A state that is not begun
+-- stays unchanged: the clock may go back to a time when its key was known.
 local function kept_state(quota)
   local s, keep = quota.s, quota.r.keep
   if not keep then return s, s.till, quota.birth, quota.given end
@@ -102,14 +102,14 @@ local function kept_state(quota)
   return s, s.till + keep, quota.birth, quota.given
 end
 
--- The group whose text begins there, and where that ends; nothing if it is no text.
+-- The group with the text at `from`, and the end of the text; nil if it is not a text.
 local function group_at(raw, from)
   local quotas, version, at = head_of(raw, from)
   local group = { head = sub(raw, from, at - 1), text = '', version = version, asked = 0, since = 0, kept = STEP }
   for index = 1, quotas do
     group[index], at = quota_at(raw, at)
     if not group[index] then return nil end
-    -- Whatever it let pass itself has drained after that.
+    -- By then, all units that it has let pass have drained.
     group.kept = max(group.kept, group[index].r.refill + (group[index].r.keep or 0))
   end
   group.text = sub(raw, from, at - 1)
@@ -122,7 +122,7 @@ local function group_of(text, asked, since)
   return group
 end
 
--- Reads the states of a group, and says where the next begins; nothing if they are not states.
+-- Reads the states of a group, and returns the start of the next; nil if they are not states.
 local function read_states(group, raw, at)
   for _, quota in ipairs(group) do
     local till, a, b, birth, given
@@ -150,7 +150,7 @@ local function each_quota(value, change)
   end
 end
 
--- Gives each quota its floor, by their numbers; one that lies in the past is none.
+-- Gives each quota its floor, by number; a floor in the past is dropped.
 local function give_floors(value, floors)
   local number = FLOORS
   each_quota(value, function(quota)
@@ -160,7 +160,7 @@ local function give_floors(value, floors)
   end)
 end
 
--- The groups, held units and floors in a value; nothing if it is not ours.
+-- The groups, held units and floors in a value; nil if it is a foreign value.
 local function read(raw)
   local value, at, step = { found = true, held = {} }, 1, nil
   while at <= #raw do
@@ -191,8 +191,8 @@ local function read(raw)
   return step and value, step
 end
 
--- A bucket that leaves its rest is born. When the clock goes back a little, what is spent then was not spent before the birth,
--- where that is all that is known of it.
+-- A bucket that leaves its rest is born. When the clock goes back a little, units spent then do not count as spent before the
+-- birth, if the birth is all that is known of it.
 local function touch(quota, from, accounts)
   if quota.s.till <= from then
     quota.birth, quota.given = from, 0
@@ -208,8 +208,8 @@ local function spend(quota, from, at, cost, accounts)
   quota.s = add(quota.r, quota.s, from, at, cost)
 end
 
--- Charges what passed under another text. Of that a bucket counts what makes it full (where units come back in lumps, one lump
--- more): all of the texts together then let pass what the largest would, and a small one has no debt of years in the end.
+-- Charges units that passed under another text. A bucket counts only the units that fill it (if units come back in lumps, one lump
+-- more): all texts together then pass as much as the largest would, and a small one never ends with a debt of years.
 local function share(quota, from, at, cost, accounts)
   begin_new(quota, from)
   local r = quota.r
@@ -217,7 +217,7 @@ local function share(quota, from, at, cost, accounts)
   spend(quota, from, at, min(cost, ceil_div(room, r.per_unit)), accounts)
 end
 
--- What was held for a request that is due became a spend when it was.
+-- Units held for a request that is due became a spend at that time.
 local function let_go(value)
   local still = {}
   table.sort(value.held, function(one, other) return one.till < other.till end)
@@ -241,7 +241,7 @@ end
 local function load(key)
   local raw = pcall('GET', key)
   if type(raw) == 'table' then
-    -- A value of another type is not ours, and is written over. Any other error is an outage: it is raised as it is.
+    -- A value of another type is foreign and is overwritten. Any other error is an outage: it is raised unchanged.
     if not string.find(raw.err, 'WRONGTYPE', 1, true) then call('GET', key) end
     return { found = true, held = {}, key = key }
   end
@@ -250,7 +250,7 @@ local function load(key)
   if not value then return { found = true, held = {}, key = key } end
   value.key = key
   if step > STEP then
-    -- Written at once, whatever is asked: from here on time passes for it again.
+    -- Written at once, whatever the request: from here on, time passes for it again.
     each_quota(value, function(quota)
       quota.s = quota.rule.set_back(quota.r, quota.s, step)
       quota.floor = quota.floor and quota.rule.set_back(quota.r, quota.floor, step)
@@ -271,7 +271,7 @@ local function load(key)
     end
   end)
   let_go(value)
-  -- Behind that: what was held may have lapsed since it was due, or its key may be a newcomer again.
+  -- After that: held units may have lapsed since they were due, or their key may be a newcomer again.
   each_quota(value, function(quota)
     if quota.rule == log and quota.s.b > 0 then
       local s = log.cut(quota.r, quota.s)
@@ -299,7 +299,7 @@ local function save(value)
     local _, needed = kept_state(quota)
     till = max(till, needed)
   end)
-  -- An injected clock may go back to when it was not at rest.
+  -- An injected clock may go back to a time when the key was not at rest.
   if #value.held == 0 and till <= now - slack * 1000 then
     if value.found then call('DEL', value.key) end
     return
@@ -314,7 +314,7 @@ local function save(value)
     table.insert(parts, #value + 1, '\0')
     for _, hold in ipairs(value.held) do
       parts[#parts + 1] = pack('<I7I7B', hold.units, hold.till, hold.marked)
-      -- It is to be found when it is due, and counts from then on.
+      -- It must still exist when it is due, and counts from then on.
       if hold.marked == 0 then
         each_quota(value, function(quota)
           local s = departed(quota, quota.s, hold)
@@ -324,7 +324,7 @@ local function save(value)
     end
   end
   local px = max(ceil_div(till - now, 1000), 1) + slack
-  -- A spoiled log may say anything.
+  -- A corrupt log may give any number.
   if not (px <= HORIZON) then return call('DEL', value.key) end
   call('SET', value.key, table.concat(parts), 'PX', px)
 end

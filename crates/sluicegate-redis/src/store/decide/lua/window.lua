@@ -1,8 +1,8 @@
--- Fixed window, interval token bucket. State: the end of the window in which nothing is left, a units used, and b: 1 if a later window
--- was given out. One window begins at r.from, if that is not negative; otherwise a key's first unit begins its window.
+-- Fixed window, interval token bucket. State: the end of the last window with units, a: units used, and b: 1 if a later window
+-- has a reserved turn. One window begins at r.from, if that is not negative; otherwise a key's first unit begins its window.
 
 --- open
--- Limit, period, burst, ceiling, and a border plus one if the windows of all keys have borders in common.
+-- Limit, period, burst, ceiling, and a border plus one if the windows of all keys have common borders.
 capacity, ceiling = r3, r4
 if till > at then
   local borders = a / r1
@@ -53,10 +53,10 @@ function window.refund(r, s, ago, cost)
   return close(r, w)
 end
 
--- Each border since has given units back, those first that came first.
+-- Each border since has given units back, the oldest first.
 function window.give_back(r, s, spent, give)
   local w = open(r, s, now)
-  -- Rounded, because periods of a calendar that are over were longer or shorter.
+  -- Rounded, because past periods of a calendar may be longer or shorter.
   local borders = floor(max(w.start - open(r, spent.after, spent.at).start, 0) / r.period + 0.5)
   local leaked = max(borders * r.per_period - spent.before, 0)
   local given = min(give, max(spent.cost - leaked, 0), w.used)
@@ -64,7 +64,7 @@ function window.give_back(r, s, spent, give)
   return close(r, w), given
 end
 
--- Whoever came later: a count forgets the order.
+-- Even if units came later: a count forgets the order.
 function window.take_back(r, s, turn)
   local w = open(r, s, turn.at)
   if w.start ~= open(r, turn.after, turn.at).start then return nil end
