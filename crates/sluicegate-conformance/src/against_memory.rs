@@ -28,7 +28,7 @@ impl Conformance {
         self.compare_decisions(seed, traces, Duration::ZERO).await;
     }
 
-    /// As [`same_decisions_as_memory`](Self::same_decisions_as_memory), by a clock that repeatedly steps back and forth, up to this far
+    /// As [`same_decisions_as_memory`](Self::same_decisions_as_memory), with a clock that repeatedly steps back and forth, up to this far
     /// behind the latest time that it has shown.
     ///
     /// # Panics
@@ -73,7 +73,7 @@ impl Conformance {
     }
 
     /// As [`same_refunds_as_memory`](Self::same_refunds_as_memory), but only under policies that keep an account of
-    /// refunds: for stores that know more than memory does under other policies.
+    /// refunds: for stores that know more than memory under other policies.
     ///
     /// # Panics
     /// At the first difference, with the trace that led to it.
@@ -105,7 +105,7 @@ impl Conformance {
                     spent.swap_remove(index)
                 });
                 if all_give_back && about.is_none() && matches!(step.kind, 1 | 3) {
-                    // Another request may spend the units that this takes away; a store may know that, or not.
+                    // Another request may spend the units that this step frees; a store may know that or not.
                     spent.retain(|(key, _)| *key != step.key);
                 }
                 let mut found = match about {
@@ -137,7 +137,7 @@ impl Conformance {
         }
     }
 
-    /// Random traces in the middle of which the policy is replaced, in every way: keys go on under the new one exactly as in
+    /// Random traces with a replacement of the policy, in every way: keys continue under the new policy exactly as in
     /// memory.
     ///
     /// # Panics
@@ -179,10 +179,11 @@ impl Conformance {
         }
     }
 
-    /// Random traces of keys that bring quotas of their own, change them and come without: the store decides exactly as the memory
+    /// Random traces of keys that bring quotas of their own, change them or bring none: the store decides exactly as the memory
     /// store, whichever of a few quotas a request brings. Left out are logs with a resolution, several logs, and logs that
     /// count refused requests, because each store decides how much longer than necessary an entry counts under another period. Also
-    /// left out are several quotas of which some start with less than a burst, because each store decides when a full key is forgotten.
+    /// left out are policies of several quotas, some of which start with less than a burst, because each store decides when a full key is
+    /// forgotten.
     ///
     /// # Panics
     /// At the first difference, with the trace that led to it.
@@ -190,7 +191,7 @@ impl Conformance {
         self.compare_quotas(seed, traces, Duration::ZERO).await;
     }
 
-    /// As [`same_quotas_of_keys_as_memory`](Self::same_quotas_of_keys_as_memory), by a clock that repeatedly steps back and forth, up to
+    /// As [`same_quotas_of_keys_as_memory`](Self::same_quotas_of_keys_as_memory), with a clock that repeatedly steps back and forth, up to
     /// this far behind the latest time that it has shown.
     ///
     /// # Panics
@@ -288,7 +289,7 @@ impl Behind {
     }
 }
 
-/// Whether a key owes so much that stores may differ in precision.
+/// Whether the debt of a key is so large that stores may differ in precision.
 fn is_debt_of_years([_, reference]: &[Decision; 2]) -> bool {
     let years = Duration::from_secs(86_400 * 365 * 15);
     reference.quotas().iter().any(|status| status.reset_after() > years)
@@ -344,7 +345,7 @@ pub(super) fn summary(decision: &Decision) -> String {
     text
 }
 
-/// Gives up the turn of this receipt, as a waiting request that leaves does.
+/// Gives up the turn of this receipt, as a waiting request does when it leaves.
 fn give_up(limiter: &RateLimiter, key: &Key, turn: &Receipt) -> DecisionFuture {
     let opened = limiter.store().open(Arc::new(limiter.policy().as_ref().clone()), None).expect("it is open");
     limiter.store().decide(&[Ask::new(&opened, key.as_ref(), turn.cost(), Mode::Return).of(turn)])

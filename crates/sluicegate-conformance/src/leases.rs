@@ -16,8 +16,8 @@ use super::steps::{is_small, random_builder};
 use crate::random::Random;
 
 impl Conformance {
-    /// Random traces in which units are leased, spent behind leases, given back and given up: the store leases as much as the
-    /// memory store, its receipts say the same of each unit, and everything else is decided as there.
+    /// Random traces in which units are leased, spent after leases, given back and given up: the store leases as much as the
+    /// memory store, its receipts are equal for each unit, and all other decisions are equal, too.
     ///
     /// # Panics
     /// At the first difference, with the trace that led to it.
@@ -38,7 +38,7 @@ impl Conformance {
     }
 }
 
-/// An instance that leases units of a key, from two stores alike.
+/// An instance that leases the same units of a key from two stores.
 struct Lessee<'a> {
     suite: &'a Conformance,
     stores: [&'a Arc<dyn Store>; 2],
@@ -88,14 +88,14 @@ impl<'a> Lessee<'a> {
         // Writing to a string cannot fail, here and below.
         let _ = write!(self.trace, "\n  +{moved_us} us: {asked:?}");
         if asked.iter().any(|(_, mode)| matches!(mode, Mode::Reset | Mode::Refund)) {
-            // Another request may spend the units that this takes away; a store may know that, or not.
+            // Another request may spend the units that this step frees; a store may know that or not.
             self.spent.clear();
         }
         let answers = self.both(asked, None).await;
         self.keep(answers, asked.len());
     }
 
-    /// Gives `cost` units of one spend back, and nothing of it after that.
+    /// Gives `cost` units of one spend back, and no more units of it afterwards.
     async fn give_back(&mut self, cost: u64, random: &mut Random) {
         let place = usize::try_from(random.below(self.spent.len() as u64)).unwrap_or(0);
         let receipts = self.spent.swap_remove(place);

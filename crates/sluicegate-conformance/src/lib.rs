@@ -22,15 +22,15 @@
 //! # The checks
 //! | check | holds for |
 //! |---|---|
-//! | [`worked_examples`](Conformance::worked_examples) | every store: the examples by which the algorithms are explained |
-//! | [`all_or_nothing`](Conformance::all_or_nothing) | every store: a refusal by one limiter costs nothing under the others |
-//! | [`rejected_requests_count`](Conformance::rejected_requests_count) | every store: under policies that say so |
-//! | [`same_decisions_as_memory`](Conformance::same_decisions_as_memory) | every store that is exact |
-//! | [`same_decisions_when_the_clock_is_set_back`](Conformance::same_decisions_when_the_clock_is_set_back) | the same, by a clock that steps back: the rule is in `algorithms.md` |
+//! | [`worked_examples`](Conformance::worked_examples) | every store: the examples that explain the algorithms |
+//! | [`all_or_nothing`](Conformance::all_or_nothing) | every store: a refusal by one limiter spends nothing from the others |
+//! | [`rejected_requests_count`](Conformance::rejected_requests_count) | every store, under policies with this setting |
+//! | [`same_decisions_as_memory`](Conformance::same_decisions_as_memory) | every exact store |
+//! | [`same_decisions_when_the_clock_is_set_back`](Conformance::same_decisions_when_the_clock_is_set_back) | the same, with a clock that steps back: the rule is in `algorithms.md` |
 //! | [`same_refunds_as_memory`](Conformance::same_refunds_as_memory), [`same_accounts_as_memory`](Conformance::same_accounts_as_memory) | stores that give back as memory does |
-//! | [`same_leases_as_memory`](Conformance::same_leases_as_memory) | stores that lease: all that are exact |
-//! | [`same_replacements_as_memory`](Conformance::same_replacements_as_memory) | stores whose policies can be replaced |
-//! | [`same_quotas_of_keys_as_memory`](Conformance::same_quotas_of_keys_as_memory), [`same_quotas_of_keys_when_the_clock_is_set_back`](Conformance::same_quotas_of_keys_when_the_clock_is_set_back) | stores that take quotas of keys |
+//! | [`same_leases_as_memory`](Conformance::same_leases_as_memory) | all exact stores that lease |
+//! | [`same_replacements_as_memory`](Conformance::same_replacements_as_memory) | stores with replaceable policies |
+//! | [`same_quotas_of_keys_as_memory`](Conformance::same_quotas_of_keys_as_memory), [`same_quotas_of_keys_when_the_clock_is_set_back`](Conformance::same_quotas_of_keys_when_the_clock_is_set_back) | stores that support quotas of keys |
 //!
 //! Traces are made from a seed: the same seed gives the same trace, so a failure can be run again.
 //! Each policy of the suite has a name of its own, and a store may be used for several checks.
@@ -124,7 +124,7 @@ impl Conformance {
     /// Several limiters on one request, and several quotas of one policy, by different algorithms: all spend, or none.
     ///
     /// # Panics
-    /// When one of them spent although another refused.
+    /// When one of them spends although another refuses.
     pub async fn all_or_nothing(&self) {
         let narrow = self.limiter(Policy::gcra(self.name(), "1/min"));
         for algorithm in ALGORITHMS {
@@ -157,7 +157,7 @@ impl Conformance {
     /// Refused requests spend from the policies that count them, whichever limit refuses, and from no others.
     ///
     /// # Panics
-    /// When a refused request spends from a policy that does not count it, or does not from one that does.
+    /// When a refused request spends from a policy that does not count it, or spends nothing from a policy that does.
     pub async fn rejected_requests_count(&self) {
         for algorithm in ALGORITHMS {
             let limiter = |counts: bool| {
@@ -179,7 +179,7 @@ impl Conformance {
         }
     }
 
-    /// A policy that is switched off and on again finds its keys as they were.
+    /// A policy that is switched off and on again finds its keys unchanged.
     ///
     /// # Panics
     /// When a key is forgotten, or when requests that pass while the policy is off are counted.

@@ -1,6 +1,6 @@
-//! Numbers that look random, and are the same in each run: for suites and tests.
+//! Pseudorandom numbers, equal in each run, for suites and tests.
 
-/// SplitMix64: good enough to choose the steps of a trace.
+/// SplitMix64: good enough to select the steps of a trace.
 pub(crate) struct Random(u64);
 
 impl Random {

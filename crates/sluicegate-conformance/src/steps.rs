@@ -1,7 +1,7 @@
 //! Random asks of random policies.
 //!
 //! The choices lean towards the edges: limits of 1 and of a million, periods of 333 microseconds and
-//! of 30 days in one policy, costs of nothing, at the capacity and just above it, and a clock that stands,
+//! of 30 days in one policy, costs of 0, at the capacity and just above it, and a clock that stops,
 //! creeps, leaps, or steps back a little.
 
 use std::fmt;
@@ -45,7 +45,7 @@ pub(super) fn random_builder(name: String, random: &mut Random) -> PolicyBuilder
     builder
 }
 
-/// Whether memory's account of refunds never overflows, and no turns are out without being asked for.
+/// Whether memory's account of refunds never overflows, and no turns are reserved unless requested.
 pub(super) fn is_small(rule: &Rule) -> bool {
     !rule.is_queue() && rule.capacity().saturating_mul(rule.per_unit()) < 1 << 38
 }
@@ -173,7 +173,7 @@ impl fmt::Display for TraceStep {
 mod tests {
     use super::*;
 
-    /// Each of these was once decided otherwise by one of two stores. As many policies as the comparison on Redis draws.
+    /// Each of these was once decided differently by one of two stores. The count of policies is that of the comparison on Redis.
     #[test]
     fn the_policies_of_traces_are_of_the_kinds_that_stores_once_disagreed_about() {
         let mut policies = Vec::new();

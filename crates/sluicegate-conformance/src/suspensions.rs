@@ -1,4 +1,4 @@
-//! Random traces in which keys are suspended, in which a store has to decide exactly as memory does.
+//! Random traces with suspended keys, in which a store has to decide exactly as memory does.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use super::steps::{TraceStep, random_builder};
 use crate::random::Random;
 
 impl Conformance {
-    /// Random traces under policies that suspend keys, which are suspended and released by hand as well, and replaced: the store
-    /// suspends a key at the same refusal as the memory store, and for as long.
+    /// Random traces under policies that suspend keys, with suspensions and releases by hand and replacements: the store
+    /// suspends a key at the same refusal as the memory store, and for the same time.
     ///
     /// # Panics
     /// At the first difference, with the trace that led to it.
@@ -36,7 +36,7 @@ impl Conformance {
                 }
                 let now_us = self.clock.now_us();
                 let step = TraceStep::random(&mut random, &before, &self.clock, &mut pair.trace);
-                // When the clock is set back, a store may have forgotten a refusal that has lapsed, or not.
+                // When the clock is set back, a store may or may not have forgotten a lapsed refusal.
                 self.clock.set(Duration::from_micros(now_us.max(self.clock.now_us())));
                 match random.below(20) {
                     0 => {

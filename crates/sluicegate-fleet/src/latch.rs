@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// Opens once, for all waiters, in the order in which they came.
+/// Opens once, for all waiters, in the order of their arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct Latch(Arc<Semaphore>);
 
@@ -14,7 +14,7 @@ impl Latch {
         Self(Arc::new(Semaphore::new(0)))
     }
 
-    /// Lets all waiters pass, also later ones. Opening it again does nothing.
+    /// Lets all waiters pass, including later ones. Opening it again does nothing.
     pub(crate) fn open(&self) {
         self.0.close();
     }

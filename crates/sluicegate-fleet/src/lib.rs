@@ -1,6 +1,6 @@
 //! Store wrappers for a fleet of instances: shared limits, mostly decided in memory.
 //!
-//! This crate is part of `sluicegate`, which re-exports all of it behind the feature `fleet`; use that one.
+//! This crate is part of `sluicegate`, which re-exports all of it behind the feature `fleet`; use that crate.
 //!
 //! | store | what it saves |
 //! |---|---|
@@ -35,8 +35,8 @@
 //! ```
 //!
 //! # When not to use it
-//! - For one instance: a `MemoryStore` is the shared store already.
-//! - While one Redis is fast enough: each of these stores has state of its own, and its page states the cost.
+//! - For one instance: a `MemoryStore` is already the shared store.
+//! - If one Redis is fast enough: each of these stores has state of its own, and its page states the cost.
 //! - For limits of a few units: they cannot be leased or divided, and each call costs an additional table lookup.
 
 pub mod deny_cache;

@@ -46,11 +46,11 @@ impl InFlightBuilder {
         self
     }
 
-    /// Sets the time after which the permits of an instance that the store does not hear of are given to others, for permits that
+    /// Sets the time after which the permits of a silent instance are given to others, for permits that
     /// instances [share](Self::on). Default: 15 s.
     ///
-    /// From 1 s to 1 h. The permits of an instance that crashes are back after this time. An instance tells the store three times in it
-    /// that it still has its permits; one that cannot, or stands still for longer, has [lost](crate::Permit::lost) them.
+    /// From 1 s to 1 h. The permits of an instance that crashes are back after this time. Three times in this span, an instance
+    /// confirms its permits; an instance that cannot, or is paused for longer, has [lost](crate::Permit::lost) them.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.sharing.lease = lease;
         self
@@ -86,7 +86,7 @@ impl InFlightBuilder {
         InFlight(Arc::new(NamedPermits { name: self.name, permits, sharing, listeners: Arc::default() }))
     }
 
-    /// Checks the settings, and counts on a store: all instances of a service whose store is shared have this number of permits together,
+    /// Checks the settings, and counts on a store: all instances of a service on a shared store have this number of permits together,
     /// by the store's clock. A [`MemoryStore`](sluicegate_core::MemoryStore) counts in this process, as [`build`](Self::build).
     ///
     /// ```
@@ -95,7 +95,7 @@ impl InFlightBuilder {
     /// use sluicegate_in_flight::InFlight;
     /// use sluicegate_core::{MemoryStore, OnOutage};
     ///
-    /// let store = MemoryStore::new(); // or one on Redis
+    /// let store = MemoryStore::new(); // or a store on Redis
     /// let imports = InFlight::builder("imports", 2).on_outage(OnOutage::Deny).on(&store)?;
     /// let first = imports.acquire("acme").await?;
     /// let second = imports.acquire("acme").await?;
@@ -106,11 +106,11 @@ impl InFlightBuilder {
     /// ```
     ///
     /// # Across instances
-    /// - Taking a permit costs a call. One that is dropped goes back in the background.
+    /// - Taking a permit costs a call. A dropped permit goes back in the background.
     /// - Requests on one instance are served first come, first served. A permit that comes back stays on its instance while
-    ///   requests wait there, unless another instance has one that waits a quarter of a second longer.
-    /// - A permit that counts no longer is [lost](crate::Permit::lost), and its holder is told. Nothing stops the holder: its
-    ///   work goes on beside that of the next one, as long as it does not look.
+    ///   requests wait there, unless a request on another instance has waited a quarter of a second longer.
+    /// - A permit that no longer counts is [lost](crate::Permit::lost), and its holder is notified. The holder is not stopped: its
+    ///   work continues beside the work of the next holder, unless it checks.
     ///
     /// # Errors
     /// As [`build`](Self::build); for a lease below 1 s or above 1 h, no replicas, and [`OnOutage::Quota`]; and when the store shares no

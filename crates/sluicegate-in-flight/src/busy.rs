@@ -1,4 +1,4 @@
-//! Why there is no permit: [`NoPermit`].
+//! The reason why there is no permit: [`NoPermit`].
 
 use std::error::Error;
 use std::fmt;
@@ -24,17 +24,17 @@ pub struct NoPermit {
     retry_after: Option<Duration>,
 }
 
-/// The number that is too high.
+/// The reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NoPermitKind {
-    /// All permits of the key are out.
+    /// All permits of the key are in use.
     Permits,
-    /// The queue of the key, or that of all keys together, is full, or a request that matters more has taken the place.
+    /// The queue of the key or of all keys together is full, or a more important request has taken the place.
     Queue,
-    /// The store by which instances share the permits gives no answer, and the limit refuses in an outage.
+    /// The store that instances share the permits on gives no answer, and the limit refuses in an outage.
     Outage,
-    /// Instances share the permits, so that one takes a call: it has to be waited for.
+    /// Instances share the permits, so taking one needs a call and has to wait.
     Shared,
 }
 
@@ -43,7 +43,7 @@ impl NoPermit {
         Self { kind, name, permits, retry_after }
     }
 
-    /// The number that is too high.
+    /// The reason for the refusal.
     pub fn kind(&self) -> NoPermitKind {
         self.kind
     }
@@ -58,7 +58,7 @@ impl NoPermit {
         self.permits
     }
 
-    /// The time after which a new request is worth a try, where the limit adapts: the time in which all that is under way [will be
+    /// The time after which a retry makes sense, if the limit adapts: the time in which all current requests [will be
     /// done](crate::InFlight::drains_in).
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after

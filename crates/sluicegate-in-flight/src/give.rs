@@ -1,4 +1,4 @@
-//! Giving permits out and taking them back, whatever the kind of the limit.
+//! Giving permits out and taking them back, for all kinds of limits.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -36,7 +36,7 @@ impl InFlight {
         })
     }
 
-    /// The permit of a request that has waited.
+    /// The permit for a request that has waited.
     pub(super) fn given_in_turn(&self, key: Key, seat: &SeatOf) -> Permit {
         let of = match (&self.0.permits, seat) {
             (Permits::Service(service), SeatOf::Service(seat)) => {
@@ -69,7 +69,7 @@ impl InFlight {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Tells listeners that a request was refused, with its class if the limit adapts.
+    /// Notifies listeners that a request was refused, with its class if the limit adapts.
     pub(super) fn refused(&self, key: KeyRef<'_>, class: Option<Class>) {
         self.tell(|| {
             let subject = Subject::of(&self.0.name).with_key(key);
@@ -96,7 +96,7 @@ impl InFlight {
         }
     }
 
-    /// Tells listeners that the number has moved, if it has.
+    /// Notifies listeners if the number has changed.
     fn moved(&self, Move { from, to }: Move) {
         if from != to {
             self.tell(|| Event::LimitMoved { subject: Subject::of(&self.0.name), from, to });
@@ -114,7 +114,7 @@ impl InFlight {
                 self.moved(service.put_back(key, begun, is_answered));
             }
             (Permits::Shared(shared), PermitOf::Shared(ticket)) => shared.leave(key, ticket),
-            // A permit is of the kind of its limit.
+            // A permit has the kind of its limit.
             (Permits::Service(_) | Permits::Shared(_), _) => {}
         }
     }

@@ -23,10 +23,10 @@ use crate::{
     Sharing,
 };
 
-/// Limits how much a key has under way at once: uploads of a tenant, connections of an
+/// Limits the work of a key at one time: uploads of a tenant, connections of an
 /// address.
 ///
-/// A rate limits how often something begins; this limits how much of it is under way, for work that
+/// A rate limits how often work begins; this limits how much work runs at once, for work that
 /// takes long. Each [`Permit`] is one of its key's permits, held until it is dropped. It counts within
 /// one process; clones are handles to the same permits.
 ///
@@ -43,11 +43,11 @@ use crate::{
 /// ```
 ///
 /// # Fairness
-/// First come, first served, per key: no request overtakes those that wait, not even by
+/// First come, first served, per key: no request overtakes waiting requests, not even by
 /// [`try_acquire`](Self::try_acquire). Keys do not wait for each other.
 ///
 /// # Memory
-/// Only keys with permits out take room, about 150 bytes each, and waiting takes room only within
+/// Only keys with permits in use take room, about 150 bytes each, and waiting takes room only within
 /// the bounds of [`InFlightBuilder::queue`].
 #[derive(Clone)]
 pub struct InFlight(pub(crate) Arc<NamedPermits>);
@@ -64,9 +64,9 @@ pub(crate) struct NamedPermits {
 pub(crate) enum Permits {
     /// A fixed number, equal for each key.
     Each(PermitTable),
-    /// The number that a service can bear, for all keys together.
+    /// The number that a service can handle, for all keys together.
     Service(Box<ServicePermits>),
-    /// A fixed number, equal for each key, that instances share by a store.
+    /// A fixed number, equal for each key, that instances share on a store.
     Shared(Arc<InstancePermits>),
 }
 
@@ -95,7 +95,7 @@ impl InFlight {
         Self::builder(name, permits).build()
     }
 
-    /// Begins with other settings than those of [`new`](Self::new).
+    /// Starts with settings other than those of [`new`](Self::new).
     pub fn builder(name: impl Into<String>, permits: u64) -> InFlightBuilder {
         InFlightBuilder::new(name.into(), permits)
     }
@@ -111,10 +111,10 @@ impl InFlight {
     /// let api = InFlight::adaptive("api").at_least(2).at_most(500).first(2).build()?;
     /// let one = api.request("ada").try_acquire()?;
     /// let two = api.request("bob").class(Class::Sheddable).try_acquire()?;
-    /// // The service is busy: two wait for up to 100 ms, and the one that matters more goes first.
+    /// // The service is busy: two wait for up to 100 ms, and the more important one goes first.
     /// let third = api.request("bob").class(Class::Sheddable).acquire();
     /// let fourth = api.request("ada").class(Class::CriticalPlus).acquire();
-    /// one.answered(false); // a sample; with `true` a fault
+    /// one.answered(false); // a sample; with `true`, a fault
     /// drop(one);
     /// let fourth = fourth.await?;
     /// # drop((two, third, fourth));
@@ -122,8 +122,9 @@ impl InFlight {
     /// # }
     /// ```
     ///
-    /// # Where to take care
-    /// - Each permit has to report that its request is [answered](Permit::answered); without that there are no samples, and the number stays.
+    /// # Caveats
+    /// - Each permit has to report that its request is [answered](Permit::answered); otherwise there are no samples, and the number does
+    ///   not change.
     /// - The key names the tenant of a request. It makes a difference only if the permits are [shared by keys](AdaptiveBuilder::fair).
     /// - The number is for this process only: other instances have their own.
     pub fn adaptive(name: impl Into<String>) -> AdaptiveBuilder {
@@ -140,18 +141,18 @@ impl InFlight {
         key.with_key(|key| PermitRequest::new(self.clone(), key.to_key()))
     }
 
-    /// Takes a permit now, if one is free and no request waits for it. A permit that instances [share](InFlightBuilder::on) has to be
-    /// waited for: by [`attempt`](PermitRequest::attempt), which does not wait for one to come back.
+    /// Takes a permit now, if one is free and no request waits for it. A permit that instances [share](InFlightBuilder::on) needs a
+    /// call: use [`attempt`](PermitRequest::attempt), which does not wait for a permit to come back.
     ///
     /// # Errors
-    /// [`NoPermitKind::Permits`] when all permits of the key are out; [`NoPermitKind::Shared`] when a store has to be asked.
+    /// [`NoPermitKind::Permits`] when all permits of the key are in use; [`NoPermitKind::Shared`] when a store has to be asked.
     pub fn try_acquire(&self, key: impl AsKey) -> Result<Permit, NoPermit> {
         self.request(key).try_acquire()
     }
 
     /// Takes a permit as soon as there is one: first come, first served, in the order of the calls.
     ///
-    /// The caller bounds the wait, such as by `tokio::time::timeout`.
+    /// The caller bounds the wait, for example with `tokio::time::timeout`.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -173,7 +174,7 @@ impl InFlight {
     /// The future gives [`NoPermitKind::Queue`] at once when the queue is full.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the queue; a permit that it was given goes to the next.
+    /// Dropping the future leaves the queue; a permit that was given to it goes to the next request.
     pub fn acquire(&self, key: impl AsKey) -> Acquire {
         self.request(key).acquire()
     }
@@ -188,7 +189,7 @@ impl InFlight {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The number of permits that each key has; where the limit adapts, the number that all keys have together now.
+    /// The number of permits that each key has; if the limit adapts, the current number of all keys together.
     pub fn permits(&self) -> u64 {
         match &self.0.permits {
             Permits::Each(table) => table.number.load(Ordering::Relaxed),
@@ -197,9 +198,9 @@ impl InFlight {
         }
     }
 
-    /// Gives each key another number of permits, for all clones. If there are more, waiting requests get theirs at once; if
-    /// there are fewer, permits that are out stay out until they are dropped. Instances that [share](InFlightBuilder::on) permits each
-    /// have their own number: above the lowest one, only those with a higher one get permits.
+    /// Gives each key another number of permits, for all clones. If there are more, waiting requests get permits at once; if
+    /// there are fewer, permits in use stay in use until they are dropped. Instances that [share](InFlightBuilder::on) permits each
+    /// have their own number: above the lowest number, only instances with a higher one get permits.
     ///
     /// # Errors
     /// As [`InFlightBuilder::build`]; the old number then stays.
@@ -210,7 +211,7 @@ impl InFlight {
     /// let jobs = InFlight::new("jobs", 3)?;
     /// let held: Vec<_> = (0..3).map(|_| jobs.try_acquire("ada")).collect::<Result<_, _>>()?;
     /// jobs.set_permits(1)?;
-    /// assert_eq!((jobs.in_use("ada"), jobs.remaining("ada")), (3, 0)); // nothing is taken away
+    /// assert_eq!((jobs.in_use("ada"), jobs.remaining("ada")), (3, 0)); // no permit is taken away
     /// drop(held);
     /// assert_eq!(jobs.remaining("ada"), 1);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -232,10 +233,10 @@ impl InFlight {
         Ok(())
     }
 
-    /// Gives a limit that adapts other settings, for all clones. It keeps what it has learnt, unless the algorithm is another.
+    /// Gives a limit that adapts other settings, for all clones. It keeps its estimate, unless the algorithm changes.
     ///
     /// # Errors
-    /// As [`AdaptiveBuilder::build`]; for another name, for settings that begin or cease to share by keys, and if the number is fixed. The
+    /// As [`AdaptiveBuilder::build`]; for another name, for settings that start or stop sharing by keys, and if the number is fixed. The
     /// old settings then stay.
     pub fn set_adaptive(&self, settings: &AdaptiveBuilder) -> Result<(), ConfigError> {
         let Some(service) = self.0.permits.service() else {
@@ -250,18 +251,18 @@ impl InFlight {
         self.0.permits.service().map(ServicePermits::status)
     }
 
-    /// The state of permits that instances share; `None` if they are of this process.
+    /// The state of permits that instances share; `None` if they belong to this process.
     pub fn shared_status(&self) -> Option<SharedStatus> {
         self.0.permits.shared().map(InstancePermits::status)
     }
 
-    /// Estimates the time in which all requests that are under way or wait now will be done, from how fast permits came back in the last
-    /// second: a new request is worth a try after that. At most a minute; `None` if the number is fixed.
+    /// Estimates the time until all current and waiting requests are done, from the rate at which permits came back in the last
+    /// second: a retry makes sense after that. At most a minute; `None` if the number is fixed.
     pub fn drains_in(&self) -> Option<Duration> {
         self.0.permits.service().map(ServicePermits::drain)
     }
 
-    /// Whether the number follows the load that a service can bear.
+    /// Whether the number follows the load that a service can handle.
     pub fn is_adaptive(&self) -> bool {
         self.0.permits.service().is_some()
     }
@@ -271,12 +272,12 @@ impl InFlight {
         self.0.sharing
     }
 
-    /// The number of permits that this instance has [lost](Permit::is_lost) so far; 0 if they are of this process.
+    /// The number of permits that this instance has [lost](Permit::is_lost) so far; 0 if they belong to this process.
     pub fn lost(&self) -> u64 {
         self.0.permits.shared().map_or(0, InstancePermits::lost)
     }
 
-    /// The number of the key's permits that are out; of all keys, if keys make no difference. Where instances share them, those of this
+    /// The number of the key's permits in use; of all keys, if keys make no difference. If instances share them, only the permits of this
     /// instance.
     pub fn in_use(&self, key: impl AsKey) -> u64 {
         match &self.0.permits {
@@ -286,8 +287,8 @@ impl InFlight {
         }
     }
 
-    /// The number of permits that are left, for the key, or for all keys if the limit adapts. Where instances share them, as of the store's
-    /// last answer, and all of them for a key that this instance has not asked for lately.
+    /// The number of permits that are left, for the key, or for all keys if the limit adapts. If instances share them, as of the store's
+    /// last answer, and all of them for a key that this instance has not used recently.
     pub fn remaining(&self, key: impl AsKey) -> u64 {
         match &self.0.permits {
             Permits::Each(_) => self.permits().saturating_sub(self.in_use(key)),

@@ -18,7 +18,7 @@ use crate::{InFlight, NoPermit, NoPermitKind};
 
 /// One of the permits of a key, held until it is dropped.
 ///
-/// It may be moved to another task or thread, and into a response body. A permit that is leaked
+/// It may be moved to another task or thread, and into a response body. A leaked permit
 /// (`mem::forget`) is lost to its key for as long as the process lives.
 #[must_use = "a permit that is dropped at once holds nothing"]
 pub struct Permit {
@@ -35,7 +35,7 @@ pub(super) enum PermitOf {
     Shared(Arc<PermitTicket>),
 }
 
-/// The record of a request that waits, by the kind of its limit.
+/// The record of a waiting request, by the kind of its limit.
 pub(super) enum SeatOf {
     Each,
     Service(Seat),
@@ -45,7 +45,7 @@ pub(super) enum SeatOf {
 /// The answer of a limit to a request.
 pub(super) enum PermitReply {
     Taken(PermitOf),
-    /// The request has a permit, and would have none if the limit were enforced.
+    /// The request has a permit, but would have none if the limit were enforced.
     Spared(ServicePermit),
     Waiting(Arc<QueuePlace>, SeatOf, Displaced),
     Full(NoPermitKind),
@@ -66,8 +66,9 @@ impl Permit {
         self.in_flight.remaining(&self.key)
     }
 
-    /// Reports that the service has answered: the time since the permit was given says how busy it is, and a fault that it has too much to
-    /// do. Limits that [adapt](InFlight::adaptive) count the first answer of a permit; for others it does nothing. The permit stays out.
+    /// Reports that the service has answered: the time since the permit was given shows how busy it is, and a fault shows
+    /// overload. Limits that [adapt](InFlight::adaptive) count the first answer of a permit; for others it does nothing. The permit stays
+    /// in use.
     pub fn answered(&self, is_fault: bool) {
         // Relaxed: it only has to be done once.
         if let PermitOf::Service(begun) = &self.of
@@ -77,7 +78,7 @@ impl Permit {
         }
     }
 
-    /// Whether the permit no longer counts, and may be another instance's now: the store that [shares](crate::InFlightBuilder::on)
+    /// Whether the permit no longer counts, and may now belong to another instance: the store that [shares](crate::InFlightBuilder::on)
     /// it has not heard of this instance for its lease, or has lost its data. Permits of one process are never lost.
     pub fn is_lost(&self) -> bool {
         match &self.of {
@@ -86,7 +87,7 @@ impl Permit {
         }
     }
 
-    /// Waits until the permit [is lost](Self::is_lost), which most permits never are: for work that has to stop then.
+    /// Waits until the permit [is lost](Self::is_lost), which most permits never are. Use it for work that has to stop then.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -96,11 +97,11 @@ impl Permit {
     ///
     /// # async fn import() {}
     /// # let store = MemoryStore::new();
-    /// let imports = InFlight::builder("imports", 1).on(&store)?; // on a Redis store: one in the whole fleet
+    /// let imports = InFlight::builder("imports", 1).on(&store)?; // on a Redis store: one permit in the whole fleet
     /// let permit = imports.acquire("acme").await?;
     /// let is_done = tokio::select! {
     ///     () = import() => true,
-    ///     () = permit.lost() => false, // another instance may have begun
+    ///     () = permit.lost() => false, // another instance may have started
     /// };
     /// assert!(is_done);
     /// # Ok(())
@@ -132,7 +133,7 @@ impl fmt::Debug for Permit {
 /// The wait for a [`Permit`]; see [`InFlight::acquire`].
 ///
 /// The request is in the queue from the call on, not from the first poll. Dropping it leaves the queue, and
-/// a permit that it was given meanwhile goes to the next.
+/// a permit that was given to it meanwhile goes to the next request.
 #[must_use = "dropping it leaves the queue"]
 pub struct Acquire(AcquireState);
 
@@ -160,13 +161,13 @@ impl Acquire {
         Self(AcquireState::Waiting(PendingPermit { in_flight, key, place, seat, is_shed: false }))
     }
 
-    /// The result, if it is known without waiting; otherwise the wait again.
+    /// The result, if it is known without waiting; otherwise the wait itself.
     ///
     /// # Errors
     /// The wait itself, as the error.
     ///
     /// # Panics
-    /// When it was polled until it was ready.
+    /// When it was already polled until it was ready.
     pub fn now(self) -> Result<Result<Permit, NoPermit>, Self> {
         match self.0 {
             AcquireState::Ready(result) => Ok(result),
@@ -186,8 +187,8 @@ impl Acquire {
         }
     }
 
-    /// Leaves the queue, because the request has waited for as long as it may. It counts as refused, and listeners are told of it; a
-    /// wait that is just dropped was given up by its client. `None` if it does not wait.
+    /// Leaves the queue, because the request has reached its longest wait. It counts as refused, and listeners are notified; a
+    /// wait that is only dropped counts as given up by its client. `None` if it does not wait.
     pub fn give_up(self) -> Option<NoPermit> {
         if let AcquireState::Waiting(mut waiting) = self.0 {
             waiting.is_shed = true;
@@ -232,7 +233,7 @@ impl PendingPermit {
     /// The reason why this place was taken away.
     fn lose(self) -> NoPermit {
         match &self.seat {
-            // Those of other kinds were counted when their places were taken.
+            // Other kinds were counted when their places were taken.
             SeatOf::Shared(ticket) => {
                 self.in_flight.refused(self.key.as_ref(), None);
                 self.in_flight.none(ticket.refused())

@@ -28,7 +28,7 @@ enum SeatTurn {
 /// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// With a permit that is held for it.
+    /// With a permit held for it.
     Given,
     /// Without a permit: another request has taken the place.
     Lost,
@@ -63,7 +63,7 @@ impl QueuePlace {
         self.turn_to(SeatTurn::Lost)
     }
 
-    /// Ends the wait; says whether a permit was given and not taken.
+    /// Ends the wait; returns whether a permit was given but not taken.
     pub(super) fn end(&self) -> bool {
         matches!(std::mem::replace(&mut *self.lock(), SeatTurn::Over), SeatTurn::Given)
     }
@@ -75,7 +75,7 @@ impl QueuePlace {
         }
     }
 
-    /// Nothing panics while it holds the lock, so what it protects is whole.
+    /// No code panics while it holds the lock, so the protected data is consistent.
     fn lock(&self) -> MutexGuard<'_, SeatTurn> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -6,7 +6,7 @@ use crate::{Acquire, Class, InFlight, NoPermit, NoPermitKind, Permit};
 
 /// A request for a permit; made by [`InFlight::request`].
 ///
-/// Class and weight count if the limit [adapts](InFlight::adaptive); a limit of a fixed number for each key ignores them.
+/// Class and weight count if the limit [adapts](InFlight::adaptive); a limit with a fixed number for each key ignores them.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is asked until `acquire` or `try_acquire` is called"]
 pub struct PermitRequest {
@@ -21,7 +21,7 @@ impl PermitRequest {
         Self { in_flight, key, class: Class::default(), weight: 1 }
     }
 
-    /// The limit that is asked.
+    /// The limit that the request asks.
     pub fn in_flight(&self) -> &InFlight {
         &self.in_flight
     }
@@ -32,7 +32,7 @@ impl PermitRequest {
         self
     }
 
-    /// Sets the part of its key, in proportion to those of others, if the limit is [shared by
+    /// Sets the share of its key in proportion to the shares of others, if the limit is [shared by
     /// keys](crate::AdaptiveBuilder::fair). The newest request of a key sets it for all of them. Default: 1, which is the least.
     pub fn weight(mut self, weight: u64) -> Self {
         self.weight = weight;
@@ -49,13 +49,13 @@ impl PermitRequest {
         self.attempt().now().unwrap_or_else(|_| Err(in_flight.none(NoPermitKind::Shared)))
     }
 
-    /// Takes a permit if one is free, and no request waits for it. It waits only for the answer of the store by which instances
+    /// Takes a permit if one is free and no request waits for it. It waits only for the answer of the store on which instances
     /// [share](crate::InFlightBuilder::on) the permits; for permits of one process it is ready at once, as
     /// [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
-    /// The future gives [`NoPermitKind::Permits`](crate::NoPermitKind::Permits) when all permits of the key are out, and
-    /// [`NoPermitKind::Outage`](crate::NoPermitKind::Outage) when the store gives no answer and the limit refuses then.
+    /// The future gives [`NoPermitKind::Permits`](crate::NoPermitKind::Permits) when all permits of the key are in use, and
+    /// [`NoPermitKind::Outage`](crate::NoPermitKind::Outage) when the store gives no answer and the limit then refuses.
     ///
     /// # Cancel safety
     /// As [`InFlight::acquire`].

@@ -1,6 +1,6 @@
-//! The permits of a service, as many as it can bear: [`ServicePermits`].
+//! The permits of a service, as many as it can handle: [`ServicePermits`].
 //!
-//! One lock for all requests, held for some tens of nanoseconds: when a request asks, when it is answered, and when its permit comes
+//! One lock for all requests, held for tens of nanoseconds: when a request asks, when it is answered, and when its permit comes
 //! back. Wakers are called after it is released.
 
 use std::sync::{Arc, PoisonError};
@@ -36,7 +36,7 @@ struct LockedPermits {
     line: PermitLine,
     drain: DrainRate,
     history: History,
-    /// Requests that were refused, by class, and those that would have been while the limit was in shadow.
+    /// Requests that were refused, by class, and requests that would have been refused while the limit was in shadow.
     shed: [u64; 4],
     would_shed: [u64; 4],
 }
@@ -91,7 +91,7 @@ impl ServicePermits {
                 would_shed[class.place()] += 1;
                 return PermitReply::Spared(begun);
             }
-            // It is enforced.
+            // The limit is enforced.
             _ => {}
         }
         let kind = if waits { NoPermitKind::Queue } else { NoPermitKind::Permits };
@@ -127,7 +127,7 @@ impl ServicePermits {
         moved
     }
 
-    /// Puts a permit back; its request `is_answered`, or was dropped before.
+    /// Puts a permit back; its request `is_answered`, or was dropped before its answer.
     pub(super) fn put_back(&self, tenant: &Key, begun: &ServicePermit, is_answered: bool) -> Move {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
@@ -165,7 +165,7 @@ impl ServicePermits {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Changes the settings, and keeps what was learnt unless the algorithm is another.
+    /// Changes the settings, and keeps the estimate unless the algorithm changes.
     pub(super) fn set(&self, name: &str, builder: &AdaptiveBuilder) -> Result<(), ConfigError> {
         builder.check()?;
         let now_us = self.clock.now_us();
@@ -233,7 +233,7 @@ impl ServicePermits {
         }
     }
 
-    /// Nothing panics while it holds the lock, so what it protects is whole.
+    /// No code panics while it holds the lock, so the protected data is consistent.
     fn lock(&self) -> MutexGuard<'_, LockedPermits> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -72,14 +72,14 @@ impl AdaptiveBuilder {
         self
     }
 
-    /// Sets how many requests have to be answered before the number moves. Default: 10.
+    /// Sets how many requests have to be answered before the number changes. Default: 10.
     pub fn samples(mut self, least: u64) -> Self {
         self.settings.samples = least;
         self
     }
 
-    /// Counts an answer that takes longer than this as a fault, and also a request that is dropped after this time without one.
-    /// Default: no answer is a fault by its latency, and a request that is dropped says nothing.
+    /// Counts an answer that takes longer than this as a fault, and also a request that is dropped unanswered after this time.
+    /// Default: no answer is a fault by its latency, and a dropped request is no sample.
     pub fn timeout(mut self, longest: Duration) -> Self {
         self.settings.timeout_us = Some(micros(longest));
         self
@@ -88,11 +88,11 @@ impl AdaptiveBuilder {
     /// Sets the longest wait of a request for a permit. Default: 100 ms; with [`Duration::ZERO`] no request waits.
     ///
     /// When the queue of its class and tenant has not been empty for this long, a new request waits at most a twentieth of it, and
-    /// the newest is served first, because its client is likely to be still there.
+    /// the newest is served first, because its client is most likely still connected.
     ///
     /// # Source
     /// Maurer: "Fail at Scale" (ACM Queue, 2015), "Controlled Delay" and "Adaptive LIFO", with 100 ms and 5 ms. Deviation: one
-    /// queue for each class and tenant, so that a standing queue of one shortens no wait of another.
+    /// queue for each class and tenant, so that the standing queue of one does not shorten the waits of another.
     pub fn wait_up_to(mut self, longest: Duration) -> Self {
         self.settings.waits.longest_us = micros(longest);
         self
@@ -106,15 +106,15 @@ impl AdaptiveBuilder {
         self
     }
 
-    /// Sets the part of the number that requests of a class are given before those of other classes, in percent: while fewer of them are
-    /// under way, the next permit that comes back is theirs. Default: 0, so that classes are served by their order alone.
+    /// Sets the part of the number that requests of a class get before requests of other classes, in percent: while fewer of them are
+    /// in progress, they get the next permit that comes back. Default: 0, so that classes are served by their order alone.
     pub fn guarantee(mut self, class: Class, percent: u64) -> Self {
         self.settings.waits.guaranteed[class.place()] = percent;
         self
     }
 
     /// Shares the permits by keys, in proportion to the [weights](crate::PermitRequest::weight) of their requests: within a
-    /// class, the next permit goes to the key that has the fewest. A key has more than its part only while no other one waits.
+    /// class, the next permit goes to the key with the fewest. A key has more than its part only while no other key waits.
     /// Default: keys make no difference.
     pub fn fair(mut self) -> Self {
         self.is_fair = true;

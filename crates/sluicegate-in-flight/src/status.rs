@@ -19,16 +19,16 @@ pub struct AdaptiveStatus {
     pub bounds: LimitBounds,
     /// The number of requests that may be under way now.
     pub limit: u64,
-    /// The number of requests that are under way.
+    /// The number of requests in progress.
     pub in_flight: u64,
-    /// The number of requests that wait, by [class](crate::Class::ALL).
+    /// The number of waiting requests, by [class](crate::Class::ALL).
     pub waiting: [usize; 4],
     /// The number of requests that were refused since the limit was built, by [class](crate::Class::ALL): because there was no
-    /// room to wait, because they had waited for as long as they may, or because a more important one took their place.
+    /// room to wait, because they reached their longest wait, or because a more important one took their place.
     pub shed: [u64; 4],
     /// The number of requests that would have been refused while the limit was in [`Shadow`](PolicyMode::Shadow), by class.
     pub would_shed: [u64; 4],
-    /// The median latency of the last window; zero before there was one.
+    /// The median latency of the last window; zero before the first window.
     pub latency: Duration,
     /// The last hour, the oldest first.
     pub history: Vec<AdaptiveMoment>,
@@ -46,28 +46,28 @@ pub struct AdaptiveMoment {
     pub latency: Duration,
 }
 
-/// The state of permits that instances share, as far as this one knows it; made by
+/// The state of permits that instances share, as known to this instance; made by
 /// [`InFlight::shared_status`](crate::InFlight::shared_status).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SharedStatus {
     /// The number of permits of each key, for all instances together.
     pub permits: u64,
-    /// The time after which the permits of an instance that the store does not hear of are given to others.
+    /// The time after which the permits of a silent instance are given to others.
     pub lease: Duration,
-    /// The number of permits that are out on this instance, for all keys.
+    /// The number of permits in use on this instance, for all keys.
     pub in_use: u64,
-    /// The number of keys that these are of.
+    /// The number of keys with permits in use on this instance.
     pub keys: usize,
-    /// The number of requests that wait here for permits that come back.
+    /// The number of requests that wait here for permits to come back.
     pub waiting: usize,
-    /// The permits that are out on all instances of the key that has the fewest left, of those that have permits out here. As of the
-    /// store's last answer; 0 if no permit is out here.
+    /// The permits in use on all instances of the key with the fewest left, among keys with permits in use here. As of the
+    /// store's last answer; 0 if no permit is in use here.
     pub held: u64,
-    /// The number of instances that hold these, this one among them.
+    /// The number of instances that hold these permits, including this one.
     pub instances: u64,
-    /// The time since the store's last answer; None before there was one. While permits are out, the store is asked three times in each
-    /// lease.
+    /// The time since the store's last answer; `None` before the first answer. While permits are in use, the store is asked three times in
+    /// each lease.
     pub answered: Option<Duration>,
     /// Whether the last call to the store had no answer.
     pub is_down: bool,
@@ -84,7 +84,7 @@ pub(super) struct DrainRate {
     each_us: Option<u64>,
 }
 
-/// Spans over which it is measured.
+/// The length of the spans over which the rate is measured.
 const SPAN_US: u64 = 1_000_000;
 
 impl DrainRate {
@@ -100,7 +100,7 @@ impl DrainRate {
         }
     }
 
-    /// The time until this many permits have come back, as an estimate: at most a minute, and longer while none comes back.
+    /// The time until this many permits have come back, as an estimate: at most a minute, and longer while no permit comes back.
     pub(super) fn of(&self, permits: u64, now_us: u64) -> u64 {
         let now_each_us = now_us.saturating_sub(self.since_us) / (self.ended + 1);
         let each_us = self.each_us.map_or(now_each_us, |each_us| each_us.max(now_each_us));

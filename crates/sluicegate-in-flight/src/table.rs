@@ -18,7 +18,7 @@ use crate::NoPermitKind;
 use crate::permit::{PermitOf, PermitReply, SeatOf};
 use crate::place::QueuePlace;
 
-/// Keys with permits out, in parts that are locked apart. A key's part is chosen by a seeded hash.
+/// Keys with permits in use, in parts that are locked separately. A key's part is chosen by a seeded hash.
 pub(super) struct PermitTable {
     /// The permits of each key.
     pub(super) number: AtomicU64,
@@ -31,7 +31,7 @@ pub(super) struct PermitTable {
 
 type TablePart = HashMap<Key, KeyPermits, RandomState>;
 
-/// Permits held for one key, and the queue for them. Keys without permits out are removed. Requests
+/// Permits held for one key, and the queue for them. Keys without permits in use are removed. Requests
 /// wait only while all permits are taken, except for the moment in which a higher number is passed
 /// on.
 #[derive(Default)]
@@ -41,7 +41,7 @@ struct KeyPermits {
 }
 
 const PARTS: usize = 64;
-/// An empty part gives its room back when it has had more keys than this.
+/// An empty part frees its memory if it has had more keys than this.
 const KEPT: usize = 16;
 
 impl PermitTable {
@@ -58,7 +58,7 @@ impl PermitTable {
         // Under the lock: a change of the number visits this part afterwards.
         let permits = self.number.load(Ordering::Relaxed);
         let held = part.entry(key).or_default();
-        // When the number was raised just now, requests that wait may not have their permits yet.
+        // If the number was raised just now, waiting requests may not have their permits yet.
         if held.in_use < permits && held.queue.is_empty() {
             held.in_use += 1;
             return PermitReply::Taken(PermitOf::Each);
@@ -99,7 +99,7 @@ impl PermitTable {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// Gives free permits to requests that wait, after a change of the number.
+    /// Gives free permits to waiting requests after a change of the number.
     pub(super) fn pass_on(&self) {
         for part in &self.parts {
             let mut woken: SmallVec<[Waker; 1]> = SmallVec::new();
@@ -165,7 +165,7 @@ impl PermitTable {
     }
 }
 
-/// Nothing panics while it holds one of these locks, so what they protect is whole.
+/// No code panics while it holds one of these locks, so the protected data is consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

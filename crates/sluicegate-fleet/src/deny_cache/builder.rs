@@ -45,7 +45,7 @@ pub struct DenyCacheBuilder {
     clock: Arc<dyn Clock>,
 }
 
-/// The longest that a refusal may be kept: after that, a reset on another instance is seen.
+/// The longest time to keep a refusal: after that, a reset on another instance is seen.
 const MOST: Duration = Duration::from_secs(5);
 const MOST_KEYS: usize = 1 << 31;
 
@@ -54,9 +54,9 @@ impl DenyCacheBuilder {
         Self { store, longest: Duration::from_secs(2), keys: 50_000, clock: Arc::new(SystemClock::new()) }
     }
 
-    /// Sets the longest that a refusal is kept, however late its retry is. Default: 2 s. At most 5 s.
+    /// Sets the longest time that a refusal is kept, however late its retry is. Default: 2 s. At most 5 s.
     ///
-    /// After this time, a refund, a reset or a replacement that another instance has made is seen here.
+    /// After this time, a refund, a reset or a replacement by another instance is seen here.
     pub fn longest(mut self, longest: Duration) -> Self {
         self.longest = longest;
         self
@@ -69,7 +69,7 @@ impl DenyCacheBuilder {
         self
     }
 
-    /// Sets the clock by which refusals end. Default: [`SystemClock`].
+    /// Sets the clock that refusals end by. Default: [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self

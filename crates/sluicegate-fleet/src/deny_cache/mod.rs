@@ -23,9 +23,9 @@
 //! # }
 //! ```
 //!
-//! # Where it stands
-//! It stands around `Leased` and `Resilient`, and within `Observed`; another order is refused ([`Place`](sluicegate_core::store::Place)).
-//! Refusals of a fallback and of an outage are not kept: they are local already, and end with the outage.
+//! # Place
+//! It goes around `Leased` and `Resilient`, and within `Observed`; another order is refused ([`Place`](sluicegate_core::store::Place)).
+//! Refusals of a fallback and of an outage are not kept: they are already local, and end with the outage.
 //!
 //! # What is refused, and until when
 //! Each quota that refused an ask refuses it again until its own retry, and no longer than [`longest`](DenyCacheBuilder::longest): a
@@ -35,51 +35,51 @@
 //!
 //! | a later ask for the same key | is |
 //! |---|---|
-//! | of the same cost, or a higher one | refused here |
-//! | of a lower cost | asked |
-//! | that would wait longer for its turn than the refused one | asked |
-//! | to take [as much as there is](sluicegate_core::limiter::Check::up_to) | refused here if one unit is |
+//! | with the same or a higher cost | refused here |
+//! | with a lower cost | asked |
+//! | that would wait longer for its turn than the refused ask | asked |
+//! | to take [the available units](sluicegate_core::limiter::Check::up_to) | refused here if one unit would be |
 //! | peek | asked |
 //! | after a refund, a reset, a charge or a replacement through this store | asked |
 //!
-//! All asks of a request are looked at before any call: one refused ask spares the store the whole request, which then holds nothing of the
-//! others. The decision has the quotas that are known to refuse, and no numbers of the others.
+//! All asks of a request are checked before any call: one refused ask saves the store the whole request, which then spends nothing from
+//! the others. The decision has the quotas that are known to refuse, and no numbers of the others.
 //!
 //! When a refusal is over, one of the requests that ask is sent to the store. The others wait for its answer: if it is refused, they are
 //! refused without a call; if not, they ask. No request waits twice.
 //!
 //! # The numbers
-//! [`retry_after`](sluicegate_core::Decision::retry_after) is that of the answer, less the time since: exact for the same ask. For a higher
-//! cost it is exact to the microsecond, rounded up, where units come back one by one (GCRA, the greedy token bucket, the leaky meter);
-//! elsewhere it lasts until the whole capacity is back, which is never too early. The remaining units are those of the answer that refused.
+//! [`retry_after`](sluicegate_core::Decision::retry_after) is the wait in the answer, less the time since: exact for the same ask. For a
+//! higher cost it is exact to the microsecond, rounded up, if units come back one by one (GCRA, the greedy token bucket, the leaky meter);
+//! otherwise it lasts until the whole capacity is back, which is never too early. The remaining units come from the refusing answer.
 //!
 //! # Around leases
 //! A key at its limit gets units back one by one, a thousand times a second under `1000/s`, and a call for each of them gains nothing. So
 //! around [`Leased`](crate::Leased) a quota refuses for at least a twentieth of the time in which all of it comes back; under a sliding
-//! counter, not beyond the end of its window. `retry_after` says so, also in the answer of the store: a client that waits that long, on any
-//! instance, and is alone meanwhile, passes. Once the store's own wait is over, other instances may have spent the units that came back.
-//! From then on `retry_after` is that of a key that has just spent everything, and its status is
-//! [provisional](sluicegate_core::store::QuotaStatus::is_provisional): an estimate. One call then leases everything that has come back. No
-//! units are lost by that, because the bucket has room for them; a request may be refused during that time although a unit is there. The
+//! counter, not beyond the end of its window. `retry_after` includes this, also in the answer of the store: a client that waits that long,
+//! on any instance, without other requests meanwhile, passes. Once the store's own wait is over, other instances may have spent the units
+//! that came back. From then on, `retry_after` is the wait of a key that has just spent its whole capacity, and its status is
+//! [provisional](sluicegate_core::store::QuotaStatus::is_provisional): an estimate. One call then leases all units that have come back. No
+//! units are lost, because the bucket has room for them; a request may be refused during that time although a unit is available. The
 //! last unit of a lease refuses the requests after it as well, except under a sliding counter, where a lease does not know when the next
-//! unit passes. Around other stores each retry is exact, and so it is for policies that cannot be leased, such as logs and queues.
+//! unit passes. Around other stores, and for policies that cannot be leased, such as logs and queues, each retry is exact.
 //!
 //! # Refusals that count
-//! A request that a policy with [`count_rejected`](sluicegate_core::policy::PolicyBuilder::count_rejected) takes part in is always asked, because its
-//! refusal spends.
+//! A request under a policy with [`count_rejected`](sluicegate_core::policy::PolicyBuilder::count_rejected) always goes to the store,
+//! because its refusal spends.
 //!
 //! A policy with a [suspension](sluicegate_core::suspension) counts refusals in a call of its own, which still reaches the store, so no
-//! strike is lost: its flood costs a call per request until the key is suspended. From then on the suspension is kept here like a refusal,
+//! strike is lost: a flood costs a call per request until the key is suspended. From then on the suspension is kept here like a refusal,
 //! and no longer than [`longest`](DenyCacheBuilder::longest): a release by another instance is seen after that.
 //!
 //! # What it admits
 //! It never admits more than the store, because it only refuses. A request is refused here for at most
 //! [`longest`](DenyCacheBuilder::longest), or its retry if that is sooner, after the moment at which the store would admit it; around
 //! leases, for at most its retry or a twentieth of the reset, whichever is longer. An instance asks for a refused key at most once per
-//! `min(longest, retry)`, and once for each admission, beside calls that were already on their way.
+//! `min(longest, retry)`, and once for each admission, not counting calls that were already sent.
 //!
 //! # When not to use it
-//! Leave it out around a store in memory, which refuses as fast, and where a reset on another instance must be seen at once.
+//! Leave it out around a store in memory, which refuses as fast, and if a reset on another instance must be seen at once.
 
 mod builder;
 mod question;
@@ -99,24 +99,24 @@ use self::store::CachedStore;
 /// Repeats the store's refusals without a call, until a retry could pass; see the [module](self).
 ///
 /// # Cancel safety
-/// It is that of the store: a question is asked when the limiter is called, and its answer is kept also if nobody waits for it, where there
+/// As for the store: a question is asked when the limiter is called, and its answer is kept even if its future is dropped, if there
 /// is a tokio runtime.
 #[derive(Clone)]
 pub struct DenyCache(Arc<CachedStore>);
 
 impl DenyCache {
-    /// A cache around `store`, with the defaults: see [`DenyCacheBuilder`]. Around one of a higher
+    /// A cache around `store`, with the defaults: see [`DenyCacheBuilder`]. Around a store with a higher
     /// [`Place`](sluicegate_core::store::Place) it opens no policy.
     pub fn new(store: impl IntoStore) -> Self {
         DenyCacheBuilder::new(store.into()).build_anywhere()
     }
 
-    /// Begins a cache around `store` with other settings.
+    /// Starts building a cache around `store` with other settings.
     pub fn builder(store: impl IntoStore) -> DenyCacheBuilder {
         DenyCacheBuilder::new(store.into())
     }
 
-    /// The number of keys that it holds, and counts of what it has refused.
+    /// The number of keys that it holds, and counts of its refusals.
     pub fn status(&self) -> DenyCacheStatus {
         self.0.0.status()
     }

@@ -1,4 +1,4 @@
-//! One ask of a request, as the cache sees it: which refusal would answer it, and what its answer says about similar asks.
+//! One ask of a request, as the cache sees it: the refusals that answer it, and the conclusions from its answer for similar asks.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ pub(super) struct Mark {
     pub(super) reports: u64,
 }
 
-/// Around leases a quota refuses for at least this part of the time in which all of it comes back. Units that come back meanwhile are not
+/// Around leases, a quota refuses for at least this part of the time in which all of it comes back. Units that come back meanwhile are not
 /// lost, and one call takes them all instead of one call each.
 const LUMP_PART: u64 = 20;
 
 /// An ask that a refusal may answer.
 ///
-/// One refusal answers two questions about one bucket only if the second wants no less than the first: costs are compared by quota, and so
-/// are the longest waits.
+/// One refusal answers two questions about one bucket only if the second asks for no less than the first: costs are compared by quota,
+/// as are the longest waits.
 #[derive(Clone, Debug)]
 pub(super) struct Question {
     place: u8,
@@ -41,13 +41,13 @@ pub(super) struct Question {
     pub(super) mark: Mark,
     /// The cost of each quota that `costs` does not name.
     cost: u64,
-    /// The costs by quota, where they differ.
+    /// The costs by quota, if they differ.
     costs: SmallVec<[u64; 2]>,
-    /// The longest that it would wait for a turn.
+    /// The longest wait for a turn.
     pub(super) patience_us: u64,
-    /// Whether it takes less if there is less.
+    /// Whether it takes fewer units if fewer are left.
     takes: bool,
-    /// Whether it only looks whether the key of another ask is suspended.
+    /// Whether it only checks that the key of another ask is not suspended.
     pub(super) looks: bool,
     /// Whether one more unit may be leased, so that it asks for many at once, and held units may decide it.
     pub(super) leases: bool,
@@ -56,8 +56,8 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// The question of the ask at this place. `None` if it is no question, or a peek, which needs the store's numbers; a look that only
-    /// asks whether the key of a spend is suspended is a question.
+    /// The question of the ask at this index. `None` if it is not a question, or a peek, which needs the store's numbers; a look that only
+    /// checks whether the key of a spend is suspended is a question.
     pub(super) fn new(
         place: u8,
         ask: &Ask<'_>,
@@ -100,8 +100,8 @@ impl Question {
         self.window_us(quota) > 0
     }
 
-    /// The longest that a refusal may be prolonged, so that one call takes everything that has come back until then: a part of the time in
-    /// which all of it comes back, and not beyond the end of a window, because units that nobody has asked for are lost with it.
+    /// The longest time by which a refusal is prolonged, so that one call takes all units that have come back: a part of the time in
+    /// which all of it comes back, but not beyond the end of a window, because unused units are lost with it.
     pub(super) fn lump_us(&self, quota: u8, reset_us: u64) -> u64 {
         // Units that are counted in this window are forgotten with the next.
         let window_us = self.window_us(quota);
@@ -109,21 +109,21 @@ impl Question {
         rest_us.min(reset_us / LUMP_PART)
     }
 
-    /// The fewest units of a quota that would be enough.
+    /// The smallest sufficient number of units of a quota.
     pub(super) fn cost_of(&self, quota: u8) -> u64 {
         let cost = self.costs.get(usize::from(quota)).copied().unwrap_or(self.cost);
         if self.takes { cost.min(1) } else { cost }
     }
 
-    /// The least cost that a quota has refused by refusing this question.
+    /// The smallest cost of a quota that this refusal implies.
     pub(super) fn refused_cost(&self, status: &QuotaStatus) -> u64 {
-        // A store that cannot split a cost has refused all of it, and said nothing about less.
+        // A store that cannot split a cost has refused all of it, and its answer does not cover smaller costs.
         let is_whole = self.takes && status.remaining() > 0;
         if is_whole { self.cost } else { self.cost_of(quota_of(status)) }
     }
 }
 
-/// The place of a quota in its policy.
+/// The index of a quota in its policy.
 pub(super) fn quota_of(status: &QuotaStatus) -> u8 {
     u8::try_from(status.quota_index()).unwrap_or(u8::MAX)
 }

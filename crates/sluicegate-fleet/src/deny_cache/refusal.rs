@@ -1,15 +1,15 @@
-//! A refusal that is kept: the costs that it refuses, its end, and its numbers some time later.
+//! A cached refusal: the costs that it refuses, its end, and its numbers at a later time.
 //!
 //! # Never longer than the store
-//! A refusal that outlasts the store's own would refuse what may pass. So its end counts from before its call was sent, which is not after
-//! the moment of the decision, and it covers only questions that the store would refuse as well: those with at least the refused cost and
-//! at most its patience. Around leases it may be prolonged, up to a twentieth of the time in which all units come back and never beyond a
-//! window: one call then takes everything that has come back meanwhile.
+//! A refusal that outlasts the store's own would refuse requests that may pass. So its end counts from before its call was sent, which is
+//! not after the moment of the decision, and it covers only questions that the store would refuse as well: questions with at least the
+//! refused cost and at most its patience. Around leases it may be prolonged, up to a twentieth of the time in which all units come back and
+//! never beyond a window: one call then takes all units that have come back meanwhile.
 //!
 //! # Never shorter than it is kept
-//! A client that waits as long as it was told, and is alone meanwhile, passes. So the answer of the store includes the wait by which it is
-//! prolonged here, and each later answer the longest wait to which any instance may have prolonged its own refusal. Once the store's own
-//! wait is over, others may have spent the units that came back: then the wait is that of a key whose capacity was spent just now, and an
+//! A client that waits for its `retry_after`, without other requests meanwhile, passes. So the answer of the store includes the extra wait
+//! added here, and each later answer includes the longest wait to which any instance may have prolonged its own refusal. Once the store's
+//! own wait is over, others may have spent the units that came back: then the wait is that of a key that has just spent its capacity, as an
 //! estimate.
 
 use sluicegate_core::algorithm::{Drain, Refill};
@@ -23,7 +23,8 @@ use super::question::{Question, micros, quota_of};
 /// A store's answer about one key under one policy.
 #[derive(Clone, Debug)]
 pub(super) struct CachedRefusal {
-    /// The moment before the call was sent. Refusals end by this time, so that none is kept beyond the moment at which the store lets pass.
+    /// The moment before the call was sent. Refusals end by this time, so that none is kept beyond the moment at which the store would
+    /// admit.
     sent_us: u64,
     /// The moment after the answer came. Waits count from this time, so that none is too short.
     received_us: u64,
@@ -33,7 +34,7 @@ pub(super) struct CachedRefusal {
     quotas: u64,
     /// The end for every question, by the clock of the cache; one of its lines may end before that.
     pub(super) ends_us: u64,
-    /// A line for each quota of the policy, also for quotas that have let the cost pass, because an answer shows all of them.
+    /// A line for each quota of the policy, also for quotas that have passed the cost, because an answer shows all of them.
     lines: SmallVec<[QuotaRefusal; 1]>,
 }
 
@@ -44,32 +45,32 @@ struct QuotaRefusal {
     refused: Option<RefusedCost>,
 }
 
-/// A cost that a quota had no room for.
+/// A cost without room in a quota.
 #[derive(Clone, Copy, Debug)]
 struct RefusedCost {
     /// Costs of this many units or more are refused.
     cost: u64,
-    /// The longest wait for a turn that was asked for and was too short.
+    /// The longest requested wait for a turn that was too short.
     patience_us: u64,
     /// The wait since the call was sent, in microseconds; `u64::MAX` for a cost that can never pass.
     wait_us: u64,
-    /// The part of the wait in which nobody can spend the cost: all of it, unless it is prolonged.
+    /// The part of the wait in which no request can spend the cost: all of it, unless it is prolonged.
     sure_us: u64,
 }
 
 /// Settings for how refusals are kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Keep {
-    /// The longest that one is kept.
+    /// The longest time that a refusal is kept.
     pub(super) longest_us: u64,
-    /// Whether units are asked for in lumps, as around leases.
+    /// Whether units are requested in lumps, as around leases.
     pub(super) in_lumps: bool,
 }
 
 /// The times of a call, by the clock of the cache.
 ///
-/// The decision was made at some moment between the two. Each use takes the safe one: refusals end early by the first, and waits are long
-/// by the second.
+/// The decision was made at some moment between the two. Each use takes the safe moment: refusals end early by the first, and waits are
+/// long by the second.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub(super) sent_us: u64,
@@ -81,15 +82,15 @@ impl QuotaRefusal {
         quota_of(&self.status)
     }
 
-    /// Whether it may be in debt, which refuses a cost of 0 as well.
+    /// Whether it may be in debt, and so refuse a cost of 0 as well.
     fn is_used_up(&self) -> bool {
         self.status.remaining() == 0
     }
 }
 
 impl RefusedCost {
-    /// The least cost that a quota refuses from now on: the cost that it has refused, or one unit more than remains. Its answer says until
-    /// when. `None` if others may give back units in a moment.
+    /// The least cost that a quota refuses from now on: the cost that it has refused, or one unit more than remains. Its answer gives
+    /// the end. `None` if others may give back units in a moment.
     fn of(question: &Question, status: &QuotaStatus, keep: Keep, is_leased: bool) -> Option<Self> {
         if status.is_provisional() && !status.is_impossible() {
             return None;
@@ -99,7 +100,7 @@ impl RefusedCost {
             true => told_us.max(question.lump_us(quota_of(status), micros(status.reset_after()))),
             false => told_us,
         };
-        // The rest of a lease does not know what others have spent since.
+        // The rest of a lease does not know the units that others have spent since.
         let sure_us = if is_leased { 0 } else { told_us };
         if status.passed() {
             let cost = status.remaining().saturating_add(1);
@@ -111,7 +112,7 @@ impl RefusedCost {
         Some(Self { cost, patience_us: question.patience_us, wait_us, sure_us })
     }
 
-    /// Whether the cost of a question is at least as high, and its patience at most as long.
+    /// Whether a question has at least this cost and at most this patience.
     fn covers(&self, question: &Question, quota: u8) -> bool {
         question.cost_of(quota) >= self.cost && question.patience_us <= self.patience_us
     }
@@ -119,7 +120,7 @@ impl RefusedCost {
 
 impl CachedRefusal {
     /// The refusals that follow from this answer for similar questions, if a question like this one is refused from now on: because this
-    /// one was, or because it has left too little.
+    /// question was, or because it has left too few units.
     pub(super) fn of(
         question: &Question,
         decision: &Decision,
@@ -131,7 +132,7 @@ impl CachedRefusal {
         if decision.is_allowed() && own().all(leaves_enough) {
             return None;
         }
-        // The rest of a lease says nothing about a higher cost, nor about when the counts of two windows let the next unit pass.
+        // The rest of a lease does not cover higher costs, nor the time when the counts of two windows pass the next unit.
         let is_leased = decision.decided_by() == DecidedBy::Lease;
         let is_known = |status: &QuotaStatus| {
             !is_leased || (status.remaining() == 0 && !question.is_of_windows(quota_of(status)))
@@ -153,7 +154,7 @@ impl CachedRefusal {
         (wait_us > 0).then_some(Self { sent_us, received_us, at_us, quotas, ends_us, lines })
     }
 
-    /// The quotas whose refusal is kept longer than the store has said, and the extra time of each.
+    /// The quotas with refusals that are kept longer than the store's wait, and the extra time of each.
     pub(super) fn prolonged(&self) -> impl Iterator<Item = (u8, u64)> {
         let prolonged = |line: &QuotaRefusal| {
             let refused =
@@ -163,7 +164,7 @@ impl CachedRefusal {
         self.lines.iter().filter_map(prolonged)
     }
 
-    /// The wait from now on of a client whose cost a quota has refused, and whether it is an estimate.
+    /// The wait from now on of a client after this refusal of a quota, and whether it is an estimate.
     fn wait_us(
         &self,
         (line, refused): (&QuotaRefusal, RefusedCost),
@@ -203,13 +204,13 @@ impl CachedRefusal {
             && self.lines.iter().any(|line| self.line_refuses(line, question, now_us))
     }
 
-    /// The moment of a decision that is made from it now, by the store's clock.
+    /// The moment of a decision from this refusal now, by the store's clock.
     pub(super) fn at_us(&self, now_us: u64) -> u64 {
         self.at_us.saturating_add(now_us.saturating_sub(self.received_us))
     }
 
     /// The statuses of the quotas that it knows, for this question. The remaining units are those of the answer; waits are shorter by the
-    /// time that has passed. A cost that is above the remaining units and below a refused cost gets the wait of the refused one.
+    /// time that has passed. A cost above the remaining units and below a refused cost gets the wait of the refused cost.
     pub(super) fn statuses(
         &self,
         question: &Question,
@@ -258,8 +259,8 @@ impl CachedRefusal {
     }
 }
 
-/// The extra wait of a cost that is higher by this many units, rounded up. It is known where units come back one by one at the quota's
-/// rate; elsewhere it is `None`, and the wait lasts until the whole capacity is back, which is certainly enough.
+/// The extra wait of a cost that is higher by this many units, rounded up. It is known if units come back one by one at the quota's
+/// rate; otherwise it is `None`, and the wait lasts until the whole capacity is back, which is certainly enough.
 fn more_us(of: &PolicyQuota, more: u64) -> Option<u64> {
     let is_even = matches!(
         of.algorithm(),

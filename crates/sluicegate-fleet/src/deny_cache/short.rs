@@ -1,4 +1,4 @@
-//! Passes the checks of one key on to the short way of the store within, where nothing is kept about the key: [`CachedShortWay`].
+//! Passes the checks of one key on to the fast path of the inner store, if no refusal of the key is kept: [`CachedShortWay`].
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use sluicegate_core::store::{Ask, DecisionFuture, Mode, PreparedPolicy, ShortWay
 use super::question::Question;
 use super::store::{CacheState, Probes, Questions};
 
-/// The short way of a policy, around that of the store within.
+/// The fast path of a policy, around the fast path of the inner store.
 pub(super) struct CachedShortWay {
     pub(super) within: Arc<dyn ShortWay>,
     pub(super) state: Arc<CacheState>,
@@ -32,7 +32,7 @@ impl ShortWay for CachedShortWay {
             otherwise()
         });
         match answer.known() {
-            // An ask comes by the cache, which keeps its answer.
+            // An ask goes through the cache, which keeps its answer.
             _ if is_asked.get() => answer,
             Some(Ok(decision)) if decision.is_allowed() && decision.remaining() >= cost => {
                 state.asked.fetch_add(1, Ordering::Relaxed);

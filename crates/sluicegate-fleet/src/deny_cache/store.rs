@@ -1,8 +1,8 @@
-//! Decides requests, by kept refusals or by the store.
+//! Decides requests, from kept refusals or with the store.
 //!
-//! 1. All asks are looked at before any call. If one of them is refused, the whole request is: the others are not asked, and hold nothing.
-//! 2. Where a refusal has just ended, one request becomes the probe, and the others wait for its answer, once.
-//! 3. The store is asked, and its answer kept, whether anybody waits for it or not: a client that hangs up at once would otherwise cost a
+//! 1. All asks are checked before any call. If one of them is refused, the whole request is: the others are not asked and spend nothing.
+//! 2. If a refusal has just ended, one request becomes the probe, and the others wait for its answer, once.
+//! 3. The store is asked, and its answer is kept even if the future is dropped: a client that hangs up at once would otherwise cost a
 //!    call each time.
 
 use std::convert::Infallible;
@@ -26,18 +26,18 @@ use super::short::CachedShortWay;
 use super::table::{KeyProbe, RefusalLookup, RefusalTable};
 use crate::latch::Latch;
 
-/// The part that limiters hold. Calls that have to wait take a share of the state along.
+/// The part that limiters hold. Calls that have to wait clone its state.
 pub(super) struct CachedStore(pub(super) Arc<CacheState>);
 
 pub(super) struct CacheState {
-    /// The store whose refusals are kept.
+    /// The inner store; its refusals are kept.
     pub(super) within: Within<CachedPolicy>,
-    /// Shared with probes, which tell it when they are dropped.
+    /// Shared with probes, which notify it when they are dropped.
     pub(super) table: Arc<RefusalTable>,
     /// The number of keys that the table has room for, as configured.
     pub(super) slots: usize,
     pub(super) keep: Keep,
-    /// The cache's own clock. Refusals are kept by spans, so neither its epoch nor that of the store matters.
+    /// The cache's own clock. Refusals are kept by spans, so neither its epoch nor the store's matters.
     pub(super) clock: Arc<dyn Clock>,
     /// Requests that were refused here, without a call.
     pub(super) refused: AtomicU64,
@@ -47,14 +47,14 @@ pub(super) struct CacheState {
 
 /// The state kept of a policy.
 pub(super) struct CachedPolicy {
-    /// Tells its keys from those of other policies. A policy that is replaced by a different one gets another number.
+    /// Separates its keys from the keys of other policies. A policy that is replaced by a different one gets another number.
     version: u64,
 }
 
 pub(super) type Questions = SmallVec<[Question; 2]>;
 pub(super) type Probes = SmallVec<[KeyProbe; 1]>;
 
-/// The place of an ask, the place of a quota in its policy, and the time for which its refusal is kept beyond the store's own wait.
+/// The index of an ask, the index of a quota in its policy, and the time for which its refusal is kept beyond the store's own wait.
 type RefusalWaits = SmallVec<[(usize, u8, u64); 1]>;
 
 impl Wrap for CachedStore {
@@ -130,7 +130,7 @@ impl CacheState {
         }
     }
 
-    /// Decides one ask, the usual case: a refusal is answered from where it is kept.
+    /// Decides one ask, the usual case: a kept refusal answers at once.
     #[inline]
     fn decide_one(self: &Arc<Self>, ask: &Ask<'_>, may_wait: bool) -> DecisionFuture {
         let asks = std::slice::from_ref(ask);
@@ -192,7 +192,7 @@ impl CacheState {
         self.ask_store(asks, questions, probes, now_us)
     }
 
-    /// Decides when another request's probe is over, once.
+    /// Waits once for another request's probe, then decides.
     #[cold]
     fn wait(self: &Arc<Self>, asks: &[Ask<'_>], latch: Latch) -> DecisionFuture {
         let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
@@ -242,7 +242,7 @@ impl CacheState {
             return answer;
         }
         let state = Arc::clone(self);
-        // Kept whether anybody waits for it or not.
+        // Kept even if the future is dropped.
         answer.map_even_if_dropped(move |result| {
             let waits = state.keep(&questions, &result, sent_us);
             drop(probes);
@@ -250,8 +250,8 @@ impl CacheState {
         })
     }
 
-    /// Keeps what the store has answered, and returns the waits that are longer here than the store's. Decisions of an outage are local
-    /// already; one by a lease counts only if nothing is left of it.
+    /// Keeps the store's answer, and returns the waits that are longer here than the store's. Decisions of an outage are already
+    /// local; a decision from a lease counts only if the lease is used up.
     fn keep(
         &self,
         questions: &[Question],
@@ -265,7 +265,7 @@ impl CacheState {
         let is_plain = spends().count() == 1 || spends().all(|question| question.patience_us == 0);
         for (index, question) in questions.iter().enumerate() {
             let mut others = questions[..index].iter().chain(&questions[index + 1..]);
-            // Asks about one bucket see each other: a cost that is too much after the first may fit alone.
+            // Asks about one bucket affect each other: a cost that does not fit after the first may fit alone.
             let is_alone = others.all(|other| other.id != question.id);
             let refusal = match result {
                 Ok(decision) if is_plain && is_alone && self.is_of_the_store(decision) => {
@@ -307,8 +307,8 @@ impl CacheState {
         judge(at_us, 0, statuses).by(DecidedBy::Cache)
     }
 
-    /// Forwards reports, and forgets the keys that they are about: before the call, and again when it is done, because questions that were
-    /// asked in between may have been decided before it.
+    /// Forwards reports, and forgets their keys: before the call, and again when it is done, because questions that were
+    /// asked in between may have been decided before the report.
     fn report(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
         let (mut ids, mut looks) = (SmallVec::<[[Id; 2]; 1]>::new(), Questions::new());
         for (place, ask) in (0..).zip(asks) {
@@ -318,7 +318,7 @@ impl CacheState {
             };
             let both = [false, true].map(|together| self.table.id(version, ask.key(), together));
             if ask.mode() == Mode::Peek {
-                // The caller that counts a refusal is told that the key is suspended.
+                // A caller that counts a refusal learns that the key is suspended.
                 looks.extend(Question::new(place, ask, true, (both[0], self.quotas(ask)), self.table.mark()));
             } else {
                 ids.push(both);
@@ -359,7 +359,7 @@ impl CacheState {
     }
 }
 
-/// The store's answer, with the waits for which the cache refuses.
+/// The store's answer, with the waits of the cache.
 fn told(result: Result<Decision, StoreError>, waits: &RefusalWaits) -> Result<Decision, StoreError> {
     if waits.is_empty() {
         return result;

@@ -1,18 +1,18 @@
 //! Keeps refusals: bounded, and ordered by their end.
 //!
-//! # Refusals that come too late
-//! A refund, a reset or a charge outdates what was refused before it, also answers that are still on their way. So each
-//! [report](Table::forget) has a number, the latest of each key is remembered, and an answer is kept only if it was [asked
+//! # Late refusals
+//! A refund, a reset or a charge outdates earlier refusals, including answers that have not arrived yet. So each
+//! [report](Table::forget) has a number, the latest number of each key is remembered, and an answer is kept only if it was [asked
 //! for](Table::mark) after that report. A shard remembers the reports of a few keys; then it forgets them all, and keeps no answer to an
-//! earlier question: that costs a call, and nothing else.
+//! earlier question: this costs only a call.
 //!
 //! # Locking
-//! There is one mutex per shard, held for a look or a change, never across a call or an await, and never two at once.
+//! There is one mutex per shard, held for a lookup or a change, never across a call or an await, and never two at once.
 //!
 //! # Memory
-//! There are at most as many refusals as were configured, whatever keys come, divided over shards: a full shard gives up the refusal that
+//! There are at most as many refusals as configured, whatever keys arrive, divided over shards: a full shard gives up the refusal that
 //! ends first, because it saves the fewest calls. Only a hash of a key is kept. Two keys with the same 128 bits would share a refusal; the
-//! hash is keyed at random, so nobody can search for such a pair.
+//! hash is keyed at random, so no client can search for such a pair.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -31,9 +31,9 @@ use crate::latch::Latch;
 pub(super) enum RefusalLookup<R> {
     /// Nothing is known: the store has to be asked.
     Nothing,
-    /// It is refused.
+    /// The question is refused.
     Refused(R),
-    /// A refusal of it is over: one of the requests that ask now becomes the probe.
+    /// Its refusal is over: the next request becomes the probe.
     Due,
     /// Another request is the probe, until this latch opens.
     Probed(Latch),
@@ -50,7 +50,7 @@ pub(super) struct RefusalTable {
     seeds: [RandomState; 2],
     /// The number of reports.
     reports: AtomicU64,
-    /// The number of times that everything was forgotten.
+    /// The number of times that all keys were forgotten.
     clears: AtomicU64,
     /// The number of refusals, so that a cache without any is passed without a lock.
     keys: AtomicUsize,
@@ -70,7 +70,7 @@ struct RefusalShard {
     forgotten: u64,
 }
 
-/// The number of keys of a shard whose reports are remembered: as many as a small table has room for, in 2 KB.
+/// The number of keys of a shard whose reports are remembered: as many as fit a small table of 2 KB.
 const REPORTED: usize = 56;
 
 impl RefusalTable {
@@ -88,7 +88,7 @@ impl RefusalTable {
         }
     }
 
-    /// The key under the policy of this number. `together` separates requests with several limits, where they are kept apart.
+    /// The key under the policy of this number. `together` separates requests with several limits, if they are kept apart.
     pub(super) fn id(&self, version: u64, key: KeyRef<'_>, together: bool) -> Id {
         let key = (version, together, key);
         let [high, low] = [0, 1].map(|half: usize| u128::from(self.seeds[half].hash_one(key)));
@@ -100,14 +100,14 @@ impl RefusalTable {
         self.seeds[0].hash_one(policy)
     }
 
-    /// The mark of now, to be taken before a question is asked.
+    /// The current mark, to be taken before a question is asked.
     pub(super) fn mark(&self) -> Mark {
         // Acquire pairs with the release of each count: a question that sees a count is asked after that report was made. The rest is
         // ordered by the shard's lock.
         Mark { clears: self.clears.load(Ordering::Acquire), reports: self.reports.load(Ordering::Acquire) }
     }
 
-    /// Whether nothing is kept about a key.
+    /// Whether no data is kept about a key.
     #[inline]
     pub(super) fn is_unknown(&self, id: impl FnOnce() -> Id) -> bool {
         self.keys() == 0 || {
@@ -134,7 +134,7 @@ impl RefusalTable {
             return RefusalLookup::Refused(refused(refusal));
         }
         if now_us < refusal.ends_us {
-            // Nothing is known about a lower cost, or about one that would wait.
+            // Nothing is known about a lower cost, or about a longer wait.
             return RefusalLookup::Nothing;
         }
         match shard.probes.get(&id) {
@@ -158,7 +158,7 @@ impl RefusalTable {
         Some(KeyProbe { table: Arc::clone(self), id, latch })
     }
 
-    /// Keeps the answer about a key: a refusal, or that there is none any more.
+    /// Keeps the answer about a key: a refusal, or that there is no longer one.
     pub(super) fn keep(&self, id: Id, mark: Mark, refusal: Option<CachedRefusal>) {
         if refusal.is_none() && self.keys() == 0 {
             return;
@@ -185,7 +185,7 @@ impl RefusalTable {
         self.keys.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Forgets a key about which something is reported.
+    /// Forgets a key after a report about it.
     pub(super) fn forget(&self, id: Id) {
         let mut shard = self.shard(id);
         // Release: pairs with the acquire in `mark`.
@@ -232,9 +232,9 @@ impl RefusalTable {
     }
 }
 
-/// Finds out about a key; other requests for it wait until this is dropped.
+/// Tests a key with one call; other requests for the key wait until the probe is dropped.
 ///
-/// It is dropped with the call that it stands for, answered or not: after an error the next request becomes the probe.
+/// It is dropped with its call, answered or not: after an error the next request becomes the probe.
 pub(super) struct KeyProbe {
     table: Arc<RefusalTable>,
     id: Id,

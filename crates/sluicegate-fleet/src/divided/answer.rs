@@ -30,8 +30,8 @@ pub(super) enum PassesAt {
 /// The outcome of a request: `came` of these pieces, `table` for the other parts, and `waits` of the refused asks, by ask and quota, where
 /// they are known.
 ///
-/// The remaining units are those of all parts that were asked or looked at. For a spend that passed in the first part, they are the units
-/// of this part: at least this number is left.
+/// The remaining units cover all parts that were asked or peeked at. For a spend that passed in the first part, they are the units
+/// of this part: at least that number is left.
 pub(super) fn merged(
     asks: &[DividedAsk<'_>],
     pieces: &[PartialAsk<'_>],
@@ -58,8 +58,8 @@ pub(super) fn merged(
 
 /// The status of one quota of an ask: the sum of its parts, as one bucket would report it.
 ///
-/// A policy that is kept whole has one part, whose status is the answer. Otherwise parts that were asked count as they answered, and the
-/// others as they were looked at, if they were.
+/// A policy that is kept whole has one part, and its status is the answer. Otherwise parts that were asked count with their answers, and
+/// other parts with their peeks, if any.
 fn of_quota(
     asked: &DividedAsk<'_>,
     quota: usize,
@@ -98,13 +98,13 @@ fn of_quota(
     }
     let more =
         known.iter().map(|status| micros(status.available_after())).filter(|wait_us| *wait_us > 0).min();
-    // One empty part says nothing about the others: they may have a unit now.
+    // An empty part does not show that the others are empty: they may have a unit now.
     let are_all_known = known.len() >= asked.opened.parts.len();
     let more_us = if balance.remaining == capacity || !are_all_known { 0 } else { more.unwrap_or(0) };
     status.with_more_after_us(more_us).spending(spent)
 }
 
-/// Turns a look at a bucket that is kept whole into an answer to an ask that would wait, or take what there is.
+/// Turns a peek at a bucket that is kept whole into an answer to an ask that would wait, or take the available units.
 fn looked_at(asked: &DividedAsk<'_>, status: QuotaStatus) -> QuotaStatus {
     let passes = match asked.ask.mode() {
         Mode::Reserve { longest } => !status.is_impossible() && status.available_after() <= longest,

@@ -1,7 +1,7 @@
-//! Asks the stores about pieces: all of them together, or each of them on its own.
+//! Asks the stores about pieces: all of them together, or each on its own.
 //!
 //! A store decides all of its pieces, or none. A request that spends on several stores is decided [in turn](ask_in_turn), in the order of
-//! the stores; reports follow when all of them have granted. An answer that is lost is not asked for again: a second call might spend twice.
+//! the stores; reports follow when all of them have granted. A lost answer is not requested again: a second call might spend twice.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use smallvec::SmallVec;
 
 use super::piece::{PartialAsk, PieceOutcome};
 
-/// Places of pieces.
+/// Indices of pieces.
 type PiecePlaces = Vec<usize>;
 
-/// Looks at each piece, whatever the other looks find.
+/// Peeks at each piece, whatever the other peeks find.
 ///
 /// # Errors
 /// When one of the stores gives no answer.
@@ -42,7 +42,7 @@ pub(super) async fn decide(
     }
     let mut came = PieceOutcome::of(pieces.len());
     let is_one = pieces.iter().all(|piece| piece.store == pieces[0].store);
-    // A single store is asked about everything in one call. Of several, asks that may be refused come first.
+    // A single store is asked about all pieces in one call. With several stores, asks that may be refused come first.
     let comes_first = |piece: &PartialAsk<'_>| is_one || !is_sure(piece.mode);
     let of_store = |store: usize| -> PiecePlaces {
         let each = pieces.iter().enumerate();
@@ -108,8 +108,8 @@ async fn at_once(
     ask_at_once(begun.collect()).await
 }
 
-/// Asks the store of these pieces. Beside others nothing waits for a turn, because the turns would come at different times: a reservation
-/// becomes a spend, which passes now or is refused by its part.
+/// Asks the store of these pieces. Beside other pieces no piece waits for a turn, because the turns would come at different times: a
+/// reservation turns into a spend, which passes now or is refused by its part.
 fn ask(
     stores: &[Arc<dyn Store>],
     pieces: &[PartialAsk<'_>],
@@ -124,7 +124,7 @@ fn ask(
     stores[pieces[places[0]].store].decide(&asks)
 }
 
-/// Gives back what pieces have spent. A refund without an answer is not sent again: too few units are admitted then.
+/// Gives back the units that pieces have spent. A refund without an answer is not sent again: then too few units are admitted.
 async fn give_back(stores: &[Arc<dyn Store>], pieces: &[PartialAsk<'_>], came: &PieceOutcome) {
     let mut begun: SmallVec<[DecisionFuture; 4]> = SmallVec::new();
     for (piece, of) in pieces.iter().zip(&came.each) {

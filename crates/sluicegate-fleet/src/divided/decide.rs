@@ -1,12 +1,13 @@
-//! Decides a request whose buckets are in several places.
+//! Decides a request with buckets in several places.
 //!
-//! 1. It asks one part of each policy for the whole cost: mostly that is all, in one call.
-//! 2. If that part refuses, all parts are looked at. The request goes to one that has room for all of it, or to several that have room
+//! 1. It asks one part of each policy for the whole cost: in most cases, this one call is enough.
+//! 2. If that part refuses, all parts are peeked at. The request goes to one that has room for all of it, or to several that have room
 //!    together: all of them spend, or none does.
-//! 3. If they have no room together, the refusal stands, with the numbers of all parts. If other requests were faster, the parts are looked
-//!    at again, a few times.
+//! 3. If they have no room together, the refusal stands, with the numbers of all parts. If other requests were faster, the parts are peeked
+//! at
+//!    again, a few times.
 //!
-//! An ask for as much as there is, and a report that does not say where its units were spent, look first.
+//! An ask for the available units, and a report without the place of its spend, peek first.
 
 use std::sync::Arc;
 
@@ -25,13 +26,13 @@ use super::request::DividedAsk;
 use super::spread::spread;
 use super::table::StatusTable;
 
-/// The number of looks after which a request that others outran is refused.
+/// The number of rounds after which a request that was always too late is refused.
 ///
-/// Each round costs a look and a call. A request that loses every time is refused although there may be room, just as if it had come a
+/// Each round costs a peek and a call. A request that loses every time is refused although there may be room, just as if it had come a
 /// moment later: too few are admitted, never too many.
 const TRIES: usize = 3;
 
-/// Begins a request; it is finished whether anybody waits for it or not.
+/// Starts a request; it is finished even if its future is dropped.
 pub(super) fn begin<D: Divide>(divide: &Arc<D>, asks: &[Ask<'_>]) -> DecisionFuture {
     let (divide, asks) = (Arc::clone(divide), asks.iter().map(OwnedAsk::new).collect::<Vec<_>>());
     DecisionFuture::begun_here(async move { decide(&*divide, &asks).await })
@@ -79,17 +80,17 @@ fn may_fit_elsewhere(asks: &[DividedAsk<'_>], pieces: &[PartialAsk<'_>], came: &
     each.any(|(piece, of)| !of.passed() && !asks[piece.ask].opened.is_whole && piece.mode.asks())
 }
 
-/// Looks at all parts of these asks.
+/// Peeks at all parts of these asks.
 ///
 /// # Errors
-/// When one of their stores gives no answer, because an unknown part cannot be planned with.
+/// When one of their stores gives no answer, because a plan needs the status of every part.
 async fn look(divide: &dyn Divide, asks: &[DividedAsk<'_>]) -> Result<StatusTable, StoreError> {
     let pieces: Vec<PartialAsk<'_>> = asks.iter().flat_map(|asked| asked.looks(divide)).collect();
     let came = call::look(divide.stores(), &pieces).await?;
     Ok(StatusTable::new(asks, &pieces, came))
 }
 
-/// The waits of the refused asks, by quota.
+/// Finds the waits of the refused asks, by quota.
 ///
 /// A cost of one unit passes when the first part has it. For more units, each part is asked when it has its part of the missing units:
 /// never too early, and too late by at most the time in which one part gets one unit.

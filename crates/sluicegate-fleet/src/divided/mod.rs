@@ -32,19 +32,19 @@ pub(crate) use self::divide::Divide;
 use self::opened::OpenedParts;
 use self::request::DividedAsk;
 
-/// A store that keeps buckets in several places, as `D` says.
+/// A store that keeps buckets in several places, as `D` defines.
 pub(crate) struct Divided<D> {
     divide: Arc<D>,
     limiters: Limiters,
 }
 
 impl<D: Divide> Divided<D> {
-    /// A store whose buckets are divided in this way.
+    /// A store with buckets divided in this way.
     pub(crate) fn new(divide: D) -> Self {
         Self { divide: Arc::new(divide), limiters: Limiters::default() }
     }
 
-    /// Opens the parts of a policy, each on its store. `old` is the policy that it replaces, whose division it keeps.
+    /// Opens the parts of a policy, each on its store. `old` is the policy that it replaces; the division of `old` is kept.
     ///
     /// # Errors
     /// When a store cannot keep its part, and when all parts have more quotas than one call decides, because one call must be able to look

@@ -17,16 +17,16 @@ pub(super) type PartStatuses = SmallVec<[QuotaStatus; 1]>;
 /// Some units of an ask, in one part of its policy.
 ///
 /// An ask is cut into several pieces when no part has room for all of it. Each piece is an ask of one store; together they are one request,
-/// of which all pieces are spent or none.
+/// and either all pieces are spent or none.
 pub(super) struct PartialAsk<'a> {
-    /// The place of the ask in the request.
+    /// The index of the ask in the request.
     pub(super) ask: usize,
     pub(super) part: usize,
-    /// The place of the store that holds the part.
+    /// The index of the store that holds the part.
     pub(super) store: usize,
     pub(super) policy: &'a PreparedPolicy,
     pub(super) key: Key,
-    /// The mode of its ask. An ask that takes what there is becomes a spend, because a look has already found how much that is.
+    /// The mode of its ask. An ask that takes the available units becomes a spend, because a peek has already counted them.
     pub(super) mode: Mode,
     /// The cost of each quota in this part; over all pieces of an ask they sum to its costs.
     pub(super) costs: QuotaCosts,
@@ -55,15 +55,15 @@ impl PartialAsk<'_> {
 
 /// The outcome of some pieces.
 pub(super) struct PieceOutcome {
-    /// The outcomes in the order of the pieces; empty for one that was not asked in the end.
+    /// The outcomes in the order of the pieces; empty for a piece that was not asked in the end.
     pub(super) each: Vec<Of>,
     /// Whether all parts that were asked have let it pass.
     pub(super) is_allowed: bool,
     /// The latest moment of all decisions, by the clocks of their stores.
     pub(super) at_us: u64,
-    /// The longest turn of all: a request goes on when its last part lets it.
+    /// The longest turn of all: a request proceeds when its last part admits it.
     pub(super) delay: Duration,
-    /// The last of all deciders, in the order of [`DecidedBy`]: one answer of a fallback makes the whole answer one of a fallback.
+    /// The least certain decider, in the order of [`DecidedBy`]: one answer of a fallback makes the whole answer a fallback's.
     pub(super) by: DecidedBy,
 }
 
@@ -90,7 +90,7 @@ impl PieceOutcome {
         Self { each, is_allowed: true, at_us: 0, delay: Duration::ZERO, by: DecidedBy::Store }
     }
 
-    /// Notes the decisions of stores about the pieces at these places.
+    /// Notes the decisions of stores about the pieces at these indices.
     pub(super) fn note(&mut self, parts: impl IntoIterator<Item = DecidedPart<Vec<usize>>>) {
         for (places, mut decision) in parts {
             self.is_allowed &= decision.is_allowed();

@@ -1,9 +1,9 @@
 //! Cuts asks into pieces that fit, by the status of all parts: [`RequestPlan`].
 //!
 //! # Order
-//! Asks are planned in the order of the request, and each takes its units off what the next one finds: two asks about one bucket do not
+//! Asks are planned in the order of the request, and each reduces the units left for the next one: two asks about one bucket do not
 //! count on the same unit. A plan is not a decision. If another request is faster, a store refuses its piece, nothing is spent, and the
-//! parts are looked at again.
+//! parts are peeked at again.
 
 use sluicegate_core::clock::micros;
 use sluicegate_core::policy::MAX_QUOTAS;
@@ -15,11 +15,11 @@ use super::request::{DividedAsk, now};
 use super::spread::{fill, spread};
 use super::table::StatusTable;
 
-/// The pieces of a request, planned by what its parts have left.
+/// The pieces of a request, planned from the units left in its parts.
 #[derive(Default)]
 pub(super) struct RequestPlan<'a> {
     pub(super) pieces: Vec<PartialAsk<'a>>,
-    /// The places of asks that do not fit.
+    /// The indices of asks that do not fit.
     pub(super) refused: Vec<usize>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct RequestPlan<'a> {
 type UnitsLeft = Vec<Vec<u64>>;
 
 impl<'a> RequestPlan<'a> {
-    /// Plans each ask in one part that has room for all of it, or in several that have room together.
+    /// Plans each ask in one part with room for all of it, or in several with room together.
     pub(super) fn new(divide: &dyn Divide, asks: &'a [DividedAsk<'_>], table: &StatusTable) -> Self {
         let mut plan = Self::default();
         let mut left: Vec<UnitsLeft> = asks.iter().map(|asked| left(asked, table)).collect();
@@ -46,11 +46,11 @@ impl<'a> RequestPlan<'a> {
             }
         }
         if plan.is_too_much() {
-            // A lease may get nothing, and the spend that it is asked beside must still pass.
+            // A lease may get nothing, but the spend of the same request must still pass.
             plan.pieces.retain(|piece| piece.mode != Mode::Lease);
         }
         if plan.is_too_much() {
-            // This many are not decided together. A request in fewer pieces passes when one part has room for all of it.
+            // The limit of pieces decided together is exceeded. A request in fewer pieces passes when one part has room for all of it.
             let pieces_of =
                 |asked: &&DividedAsk<'_>| plan.pieces.iter().filter(|piece| piece.ask == asked.place).count();
             let is_cut = |asked: &&DividedAsk<'_>| asked.ask.mode().asks() && pieces_of(asked) > 1;
@@ -59,29 +59,29 @@ impl<'a> RequestPlan<'a> {
         plan
     }
 
-    /// Whether it has more quotas than are decided together.
+    /// Whether it has more quotas than one call decides.
     fn is_too_much(&self) -> bool {
         self.pieces.iter().map(PartialAsk::quotas).sum::<usize>() > MAX_QUOTAS
     }
 }
 
-/// The units that each part has left, as the table says.
+/// The units that each part has left, from the table.
 fn left(asked: &DividedAsk<'_>, table: &StatusTable) -> UnitsLeft {
     let quotas = (0..asked.opened.quotas()).map(|quota| table.remaining(asked.place, quota));
     let quotas: Vec<Vec<u64>> = quotas.collect();
     (0..asked.opened.parts.len()).map(|part| quotas.iter().map(|each| each[part]).collect()).collect()
 }
 
-/// The pieces of an ask, if they fit into what is left.
+/// The pieces of an ask, if they fit into the units left.
 ///
 /// | ask | goes to |
 /// |---|---|
 /// | spend | one part with room for all of it, otherwise several that have room together |
-/// | take | as a spend of what all parts have, up to its cost |
-/// | reserve | as a spend, if that passes now; otherwise the part whose turn comes first, as a whole |
-/// | refund | the parts of which most is used first, so that no unit is given to a bucket that is full |
-/// | charge | the parts with room, and what is above all room goes over them by their capacities, as a debt |
-/// | peek | as a spend, and takes nothing |
+/// | take | as a spend of the units in all parts, up to its cost |
+/// | reserve | as a spend, if that passes now; otherwise the part with the earliest turn, as a whole |
+/// | refund | the most used parts first, so that no unit goes to a full bucket |
+/// | charge | the parts with room; the excess is spread over all parts by their capacities, as a debt |
+/// | peek | as a spend, but takes nothing |
 fn fit<'a>(
     divide: &dyn Divide,
     asked: &'a DividedAsk<'_>,
@@ -117,7 +117,7 @@ fn fit<'a>(
         Mode::Reserve { longest } => match within(&costs, &order, left) {
             Some(each) => (now(), each),
             None => {
-                // Among equal waits the choice varies: otherwise all requests that look at one moment would stand in one queue.
+                // Among equal waits the choice varies: otherwise all requests that peek at one moment would join one queue.
                 let first = if divide.is_in_order() { 0 } else { divide.first(order.len()) };
                 let behind = |part: usize| (part + order.len() - first) % order.len();
                 let waits = order
@@ -154,7 +154,7 @@ fn richest(divide: &dyn Divide, left: &UnitsLeft) -> usize {
     order.iter().find(has_any).or_else(|| order.first()).copied().unwrap_or(0)
 }
 
-/// The parts, in the order in which they are spent from.
+/// The parts, in spending order.
 fn order(divide: &dyn Divide, left: &UnitsLeft) -> Vec<usize> {
     let mut order: Vec<usize> = (0..left.len()).collect();
     if !divide.is_in_order() {
@@ -189,7 +189,7 @@ fn all_of(
     of_parts(order, &each)
 }
 
-/// The units of each part in this order, by quota, and what does not fit.
+/// The units of each part in this order, by quota, and the units that do not fit.
 fn filled(costs: &QuotaCosts, order: &[usize], left: &UnitsLeft) -> (Vec<Vec<u64>>, QuotaCosts) {
     let mut rest = costs.clone();
     let each = rest.iter_mut().enumerate();
@@ -197,7 +197,7 @@ fn filled(costs: &QuotaCosts, order: &[usize], left: &UnitsLeft) -> (Vec<Vec<u64
     (each.collect(), rest)
 }
 
-/// The parts that have units, or the first one if none has.
+/// The parts with units, or the first part if there are none.
 fn of_parts(order: &[usize], each: &[Vec<u64>]) -> Vec<(usize, QuotaCosts)> {
     let costs = |index: usize| each.iter().map(|units| units[index]).collect::<QuotaCosts>();
     let parts = order.iter().enumerate().map(|(index, part)| (*part, costs(index)));

@@ -13,12 +13,12 @@ use sluicegate_core::limiter::Receipt;
 /// An ask of a request, about a policy that may be in parts.
 pub(super) struct DividedAsk<'a> {
     pub(super) ask: Ask<'a>,
-    /// Its place in the request.
+    /// Its index in the request.
     pub(super) place: usize,
     pub(super) opened: Arc<OpenedParts>,
     /// The first ask of the request that is about the same bucket.
     ///
-    /// Twins share what is left in the plan, and go to the same part first, as two spends of one bucket should.
+    /// Twins share the units left in the plan, and go to the same part first, as two spends of one bucket should.
     pub(super) twin: usize,
 }
 
@@ -40,15 +40,15 @@ impl<'a> DividedAsk<'a> {
         each.collect()
     }
 
-    /// The units asked for of each quota.
+    /// The requested units of each quota.
     pub(super) fn costs(&self) -> QuotaCosts {
         (0_u8..).take(self.opened.quotas()).map(|quota| self.ask.cost_of(quota)).collect()
     }
 
-    /// Whether all parts have to be looked at before any part can be asked.
+    /// Whether all parts have to be peeked at before any part can be asked.
     ///
-    /// A spend asks one part at once, because that part mostly has room. A peek needs the sum; an ask for what there is and a charge need
-    /// to know how much is where. A refund without its pieces does not say where it was spent.
+    /// A spend asks one part at once, because that part usually has room. A peek needs the sum; an ask for the available units and a charge
+    /// need to know the units of each part. A refund without its pieces does not know the place of its spend.
     pub(super) fn needs_look(&self) -> bool {
         let has_pieces = self.ask.receipt().is_some_and(Receipt::has_pieces);
         !self.opened.is_whole
@@ -80,7 +80,7 @@ impl<'a> DividedAsk<'a> {
         }
     }
 
-    /// A look at each part.
+    /// A peek at each part.
     pub(super) fn looks(&self, divide: &dyn Divide) -> Vec<PartialAsk<'_>> {
         let asks_for = |cost| match self.ask.mode() {
             mode if mode.is_cut() => 1,
@@ -93,7 +93,7 @@ impl<'a> DividedAsk<'a> {
         parts.map(|part| self.piece(divide, part, Mode::Peek, costs.clone())).collect()
     }
 
-    /// The pieces that need no look: the whole ask in the part that is asked first, or one piece for each part that is known to have spent.
+    /// The pieces that need no peek: the whole ask in the first part, or one piece for each part that is known to have spent.
     pub(super) fn pieces(&self, divide: &dyn Divide, first: usize) -> Vec<PartialAsk<'_>> {
         let mode = self.ask.mode();
         match self.ask.receipt() {
@@ -124,7 +124,7 @@ impl<'a> DividedAsk<'a> {
         match mode {
             _ if self.opened.is_whole => vec![self.piece(divide, 0, mode, self.costs())],
             Mode::Reset => (0..parts).map(|part| self.piece(divide, part, mode, self.costs())).collect(),
-            // Whether it has to wait is known once all parts were looked at.
+            // Its wait is known only after all parts are peeked at.
             Mode::Reserve { .. } => {
                 vec![self.piece(divide, first, now(), self.costs())]
             }

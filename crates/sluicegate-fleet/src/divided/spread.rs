@@ -1,6 +1,6 @@
 //! Spreads units over several parts, in integers.
 
-/// Takes up to `cost` from these rooms, the first of them first; returns the units taken from each, and leaves in `cost` what did not fit.
+/// Takes up to `cost` from these rooms, in order; returns the units taken from each, and leaves in `cost` the units that did not fit.
 pub(super) fn fill(cost: &mut u64, rooms: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let taken = rooms.into_iter().map(|room| {
         let taken = room.min(*cost);

@@ -6,9 +6,9 @@ use sluicegate_core::store::{DecidedBy, QuotaStatus};
 use super::piece::{PartStatuses, PartialAsk, PieceOutcome};
 use super::request::DividedAsk;
 
-/// The status of all parts of each ask, as they were looked at.
+/// The status of all parts of each ask, as peeked.
 ///
-/// Everything that one call looks at is of one moment. Rows of several calls may be apart by the length of a call.
+/// All statuses of one call have the same moment. Rows of several calls may differ by the length of a call.
 pub(super) struct StatusTable {
     /// Statuses by ask, then by part.
     rows: Vec<Vec<PartStatuses>>,
@@ -38,7 +38,7 @@ impl StatusTable {
         each.collect()
     }
 
-    /// The wait until this part lets the cost pass by itself, in microseconds; `None` if it never does.
+    /// The wait until this part alone passes the cost, in microseconds; `None` if it never does.
     pub(super) fn alone_us(&self, ask: usize, part: usize) -> Option<u64> {
         let row = &self.rows[ask][part];
         let refused = row.iter().filter(|status| !status.passed());

@@ -1,4 +1,4 @@
-//! The knowledge that an instance has of one key: [`KeyAccount`].
+//! The state of one key on this instance: [`KeyAccount`].
 
 use sluicegate_core::Decision;
 use sluicegate_core::clock::micros;
@@ -11,34 +11,34 @@ use super::time::at_least;
 use super::units::{LeasedUnits, PerQuota};
 use crate::latch::Latch;
 
-/// The time for which no lease is asked for ahead of need after the store has granted few units, as a part of [`Batch::ahead`].
+/// The time for which no lease is requested ahead of need after the store has granted few units, as a fraction of [`Batch::ahead`].
 const DRY_PART: u64 = 8;
 
-/// Below this part of a lease, the next one is asked for.
+/// Below this fraction of a lease, the next one is requested.
 const LOW_PART: u64 = 4;
 
-/// The units that are held of a key, its rate, and the refill that is under way.
+/// The held units of a key, its rate, and the current refill.
 #[derive(Debug)]
 pub(super) struct KeyAccount {
     pub(super) units: LeasedUnits,
     rate: SpendRate,
-    /// The status of each quota at the store's last answer; empty before that, and after a call that brought no answer of the store.
+    /// The status of each quota at the store's last answer; empty before that, and after a call without an answer of the store.
     standing: PerQuota<LastStatus>,
-    /// The time of the store's last answer, by its clock, and by the local one when it had come.
+    /// The time of the store's last answer, by its clock, and by the local clock on arrival.
     heard_us: (u64, u64),
-    /// Below this many units, the next lease is asked for.
+    /// Below this many units, the next lease is requested.
     low: u64,
-    /// Until this moment no lease is asked for while some units are left.
+    /// Until this moment, no lease is requested while some units are left.
     dry_until_us: u64,
     flight: Option<Flight>,
 }
 
-/// The store's last word on a quota.
-/// A lease is a share of the units that it says are left. The word is as old as the last call: what has drained since is added by the
-/// quota's rate, and what others have spent since is not known, so the store may grant less than was asked for.
+/// The store's last answer about a quota.
+/// A lease is a share of the units left by this answer. It is as old as the last call: units that have drained since are added at the
+/// quota's rate, and units that others have spent since are unknown, so the store may grant fewer than requested.
 #[derive(Clone, Copy, Debug)]
 struct LastStatus {
-    /// Units that the key had left for everybody, beyond those that this instance holds.
+    /// Units that the key had left for all instances, beyond the units that this instance holds.
     remaining: u64,
     /// The time that its bucket needed to come to rest.
     reset_us: u64,
@@ -46,16 +46,16 @@ struct LastStatus {
     is_provisional: bool,
 }
 
-/// A refill that is under way.
+/// The current refill.
 #[derive(Debug)]
 struct Flight {
-    /// Tells its answer from that of an earlier refill, which a reset has cut off.
+    /// Distinguishes its answer from the answer of an earlier refill that a reset has cancelled.
     number: u64,
-    /// Units that were asked for; the store may grant fewer.
+    /// Requested units; the store may grant fewer.
     asked: u64,
     /// Units for requests that wait for it.
     promised: u64,
-    /// Opened when the refill has landed, or never will.
+    /// Opened when the refill has arrived or was dropped.
     latch: Option<Latch>,
 }
 
@@ -68,7 +68,7 @@ impl Drop for Flight {
 }
 
 impl KeyAccount {
-    /// An account of an unknown key: its first request goes to the store, and leases nothing.
+    /// An account of an unknown key: its first request goes to the store and leases nothing.
     pub(super) fn new(now_us: u64) -> Self {
         Self {
             units: LeasedUnits::default(),
@@ -91,7 +91,7 @@ impl KeyAccount {
         (0_u8..).take(measures.len()).all(|quota| self.units.of(quota.into()) >= ask.cost_of(quota))
     }
 
-    /// Spends held units, which must be enough; reports the status of each quota for the ask at `place`.
+    /// Spends held units, which must be enough; returns the status of each quota for the ask at index `place`.
     #[inline]
     pub(super) fn spend(
         &mut self,
@@ -147,9 +147,9 @@ impl KeyAccount {
             && self.units.whole(measures.len()) <= self.low
     }
 
-    /// Waits for the refill that is under way, if it brings enough.
+    /// Waits for the current refill, if it brings enough units.
     ///
-    /// Only as many requests wait as it can serve: the others go to the store at once, and do not wait in vain.
+    /// Only as many requests wait as it can serve: the others go to the store at once.
     pub(super) fn wait(&mut self, cost: u64) -> Option<Latch> {
         let flight = self.flight.as_mut()?;
         let promised = flight.promised.saturating_add(cost);
@@ -165,7 +165,7 @@ impl KeyAccount {
         self.rate.spend(cost);
     }
 
-    /// Begins the refill of this number and returns the units to ask for beside a request of this cost; 0 if there is none.
+    /// Begins the refill of this number and returns the units to request beside this cost; 0 if there are none.
     pub(super) fn begin(
         &mut self,
         measures: &[Measure],
@@ -186,12 +186,12 @@ impl KeyAccount {
         asked
     }
 
-    /// Ends the refill of this number, whatever its outcome. Returns whether it was still waited for.
+    /// Ends the refill of this number, whatever its outcome. Returns whether it was still current.
     pub(super) fn end(&mut self, number: u64) -> bool {
         self.flight.take_if(|flight| flight.number == number).is_some()
     }
 
-    /// Notes the store's answer about the quotas, at this moment by its clock and by the local one.
+    /// Notes the store's answer about the quotas, at this moment by its clock and by the local clock.
     pub(super) fn hear(&mut self, statuses: &[QuotaStatus], store_us: u64, now_us: u64) {
         let standing = |status: &QuotaStatus| LastStatus {
             remaining: status.remaining(),
@@ -208,7 +208,7 @@ impl KeyAccount {
         self.low = 0;
     }
 
-    /// Notes that the store has granted this many of the units that it was asked for.
+    /// Notes that the store has granted this many of the requested units.
     pub(super) fn granted(&mut self, units: u64, asked: u64, batch: &Batch, now_us: u64) {
         self.low = units / LOW_PART;
         if units < asked.div_ceil(2) {
@@ -228,17 +228,17 @@ impl KeyAccount {
         self.units.clear()
     }
 
-    /// The time since which it was of no use, if it may make room for another key.
+    /// The time since which it is unused, if it may make room for another key.
     pub(super) fn idle_since(&self) -> Option<u64> {
         (self.flight.is_none() && self.units.is_empty()).then_some(self.rate.since_us)
     }
 
-    /// Whether a refill is under way. Such an account stays: otherwise the answer would find none, and its units would be lost.
+    /// Whether a refill is under way. Such an account stays: otherwise the answer would find no account, and its units would be lost.
     pub(super) fn is_in_flight(&self) -> bool {
         self.flight.is_some()
     }
 
-    /// The stocks that the quotas are assumed to have now: those at the store's last answer, and the units that have come back since.
+    /// The stocks that the quotas are assumed to have now: the units at the store's last answer, and the units that have come back since.
     fn stocks(&self, measures: &[Measure], now_us: u64) -> PerQuota<Stock> {
         measures
             .iter()
@@ -255,7 +255,7 @@ impl KeyAccount {
         Stock { left: remaining.saturating_add(back), back }
     }
 
-    /// Whether the store is assumed to have room for another request of this cost, and more; also if it has not answered yet.
+    /// Whether the store is assumed to have room for another request of this cost, and more; also before its first answer.
     fn has_more(&self, quota: usize, measure: &Measure, cost: u64, now_us: u64) -> bool {
         self.standing.get(quota).is_none_or(|standing| {
             standing.is_provisional || self.stock(measure, standing, now_us).left > cost

@@ -1,8 +1,8 @@
 //! The number of units that are leased at a time: [`Batch`].
 //!
-//! The size follows from three numbers: the key's rate here, the units that the store has said are left, and the speed at which units drain
+//! The size follows from three numbers: the key's rate here, the units left by the store's answer, and the speed at which units drain
 //! while they wait. All divisions round down, so a lease is never larger than its share, except for units that have come back since the
-//! store's last answer, and for the one unit that keeps a key near its limit from being refused with units left.
+//! store's last answer, and for one unit near the limit, so that a key is not refused while units are left.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use super::measure::Measure;
 /// Units of a key that come back while no call is made are leased together, up to this part of the burst.
 const BACK_PART: u64 = 20;
 
-/// Says how many units an instance leases at a time.
+/// Sets how many units an instance leases at a time.
 ///
-/// A lease lasts [`ahead`](Self::ahead) at the key's own rate on this instance, and is at most a [`share`](Self::share) of what the key has
-/// left in the tightest of its quotas. So a key that is far from its limit is leased in large batches, one near its limit unit by unit, and
-/// one that comes now and then not at all. Where units drain, those that have come back since the store's last answer are leased at once,
-/// up to a twentieth of the burst: a key that is always at its limit spends them in any case. Units are leased for whole requests: in
-/// multiples of the cost of the request that asks.
+/// A lease lasts [`ahead`](Self::ahead) at the key's own rate on this instance, and is at most a [`share`](Self::share) of the units that
+/// the key has left in the tightest of its quotas. So a key that is far from its limit is leased in large batches, a key near its limit
+/// unit by unit, and a rarely used key not at all. If units drain, the units that have come back since the store's last answer are leased
+/// at once, up to a twentieth of the burst: a key that is always at its limit spends them in any case. Units are leased for whole requests:
+/// in multiples of the cost of the request that asks.
 ///
 /// | setting | default | too low | too high |
 /// |---|---|---|---|
 /// | [`ahead`](Self::ahead) | 2 s | more calls | resets and replacements elsewhere are seen late |
-/// | [`share`](Self::share) | 20 % | more calls | instances hold what others need |
+/// | [`share`](Self::share) | 20 % | more calls | instances hold units that others need |
 /// | [`most`](Self::most) | 100,000 units | more calls | a crash loses more |
 ///
 /// ```
@@ -59,9 +59,9 @@ impl Batch {
         self
     }
 
-    /// Sets the most that one lease takes of what the key has left, in percent (1 to 100). Default: 20.
+    /// Sets the largest part of the key's remaining units that one lease takes, in percent (1 to 100). Default: 20.
     ///
-    /// A quota is not leased if this share of it is less than two units. With N instances, N shares may be out at once.
+    /// A quota is not leased if this share of it is less than two units. With N instances, N shares may be leased at once.
     pub const fn share(mut self, percent: u64) -> Self {
         self.share = percent;
         self
@@ -103,10 +103,10 @@ impl Batch {
     }
 
     /// The units to lease for a key that will spend `rate` units within [`ahead`](Self::ahead); `stocks` are the assumed stocks of the
-    /// quotas. Requests of `cost` spend all of it, so that no rest is held that is too small for one of them. Returns 0 if a lease would
+    /// quotas. Requests of `cost` spend all of it, so that no unusable rest is held. Returns 0 if a lease would
     /// save no call.
     ///
-    /// Where units drain while they wait, a slow key needs more of them than it will spend. A lease is worth its call if one of its units
+    /// If units drain while they wait, a slow key needs more of them than it will spend. A lease is worth its call if one of its units
     /// can be spent before it ends.
     pub(super) fn size(&self, measures: &[Measure], stocks: &[Stock], rate: u64, cost: u64) -> u64 {
         if rate < 2 {
@@ -132,7 +132,7 @@ impl Batch {
         if can_be_spent { units } else { 0 }
     }
 
-    /// The most that a lease takes of a quota, beside a request of this cost.
+    /// The most units that a lease takes from a quota, beside a request of this cost.
     ///
     /// At least one unit while the quota has more than the request takes: near the limit the lease is the next request's unit.
     fn room(&self, measure: &Measure, stock: &Stock, cost: u64) -> u64 {
@@ -148,7 +148,7 @@ impl Batch {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stock {
     pub(super) left: u64,
-    /// The part of them that has come back since the store's last answer.
+    /// The units among them that have come back since the store's last answer.
     pub(super) back: u64,
 }
 

@@ -18,8 +18,8 @@ use super::{LeaseState, Leased, LeasingStore};
 ///
 /// | setting | default | too low | too high |
 /// |---|---|---|---|
-/// | [`batch`](Self::batch) | see there | more calls | resets elsewhere are seen late, and others lack what is held here |
-/// | [`keys`](Self::keys) | 65,536 | keys beyond are not leased | memory, some 300 bytes a key |
+/// | [`batch`](Self::batch) | see there | more calls | resets elsewhere are seen late, and others lack the units held here |
+/// | [`keys`](Self::keys) | 65,536 | further keys are not leased | memory, about 300 bytes a key |
 ///
 /// ```
 /// use sluicegate_core::MemoryStore;
@@ -50,13 +50,13 @@ impl LeasedBuilder {
 
     /// Sets the most keys that are leased, over all policies. Default: 65,536.
     ///
-    /// A key without room is decided by the store within.
+    /// A key without room is decided by the inner store.
     pub fn keys(mut self, keys: usize) -> Self {
         self.keys = keys;
         self
     }
 
-    /// Sets the clock by which leases end: one that never goes back, and is at most a thousandth slower than that of the store. Default:
+    /// Sets the clock that leases end by. It must never go back, and be at most a thousandth slower than the store's clock. Default:
     /// [`SystemClock`].
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
@@ -66,8 +66,8 @@ impl LeasedBuilder {
     /// Checks the settings and makes the store.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Store`] for 0 keys, for settings of the batch outside of their range, and around a store that leases
-    /// already or has a [higher place](Place).
+    /// [`ConfigErrorKind::Store`] for 0 keys, for settings of the batch outside of their range, and around a store that already
+    /// leases or has a [higher place](Place).
     pub fn build(self) -> Result<Leased, ConfigError> {
         let Self { store, batch, keys, clock } = self;
         Place::Leased.around(&*store)?;

@@ -1,4 +1,4 @@
-//! The end of a process, which gives back what it holds.
+//! The end of a process, which gives back its held units.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::units::PerQuota;
 use super::{LeaseState, Leased};
 
-/// The time for which refills under way are left alone before they are looked at again.
+/// The pause between two checks for pending refills.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The number of returns that are under way at a time.
+/// The number of concurrent returns.
 const AT_ONCE: usize = 64;
 
 impl Leased {
-    /// Gives back to the store what this process holds. Call it at the end of the process: after the last request was answered, and before
-    /// the runtime ends.
+    /// Gives back the held units of this process to the store. Call it at the end of the process: after the last request was answered, and
+    /// before the runtime ends.
     ///
-    /// From then on nothing is leased: requests go to the store within. Refills that are under way are awaited, and given back too. A
+    /// From then on, nothing is leased: requests go to the inner store. Pending refills are awaited and given back, too. A
     /// return without an answer is not repeated, because it may have arrived.
     ///
-    /// A window gets everything back at once. A bucket gets back at once the units behind which no other instance holds a lease: units that
+    /// A window gets all units back at once. A bucket gets back at once the units after which no other instance holds a lease: units that
     /// drain before another lease stay spent until they have drained, so that no span admits more than the quota allows.
     ///
     /// ```
@@ -47,17 +47,17 @@ impl Leased {
     /// ```
     ///
     /// # Errors
-    /// [`Unreturned`] when units were not given back at the end. They cannot be spent until they have drained, or their window
+    /// [`Unreturned`] when some units are not given back in time. They cannot be spent until they have drained, or their window
     /// is over.
     ///
     /// # Panics
     /// Outside of a tokio runtime with its timer.
     ///
     /// # Cancel safety
-    /// The units that were held are given back or lost; nothing is leased from then on.
+    /// The held units are given back or lost; nothing is leased from then on.
     pub async fn close(&self, within: Duration) -> Result<(), Unreturned> {
         let now = Instant::now();
-        // A time that is too long for the clock counts as a day.
+        // A time too long for the clock counts as a day.
         let until = now.checked_add(within).unwrap_or(now + Duration::from_secs(86_400));
         match self.0.0.give_back(until).await {
             0 => Ok(()),
@@ -66,7 +66,7 @@ impl Leased {
     }
 }
 
-/// The units that a process leaves behind, which no instance can spend for a while. See [`Leased::close`].
+/// The units that a process leaves behind, and that no instance can spend for a while. See [`Leased::close`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreturned {
     units: u64,
@@ -108,9 +108,9 @@ impl LeaseRemainder {
 }
 
 impl LeaseState {
-    /// Gives back everything that is held until then. Returns the number of units that were not given back.
+    /// Gives back all held units until then. Returns the number of units that were not given back.
     async fn give_back(self: &Arc<Self>, until: Instant) -> u64 {
-        // Release: a request that is let in afterwards leases nothing.
+        // Release: a later request leases nothing.
         self.is_closed.store(true, Ordering::Release);
         let mut lost = 0;
         loop {
@@ -154,8 +154,8 @@ impl LeaseState {
         self.table.set(0).counts.returned += units;
     }
 
-    /// Takes out everything that is held, in the order of policies and keys, so that a run can be repeated. Also returns whether refills
-    /// are under way.
+    /// Takes out all held units, in the order of policies and keys, so that runs are repeatable. Also returns whether refills are
+    /// pending.
     fn rests(&self) -> (Vec<LeaseRemainder>, bool) {
         let (mut rests, mut are_under_way) = (Vec::new(), false);
         let now_us = self.clock.now_us();

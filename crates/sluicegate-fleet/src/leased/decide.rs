@@ -1,13 +1,13 @@
 //! Decides a request: here, with a refill that it waits for, or by the store.
 //!
 //! # Steps
-//! 1. Asks that only a store can answer (turns, refunds, charges, looks) go to it; a reset first drops the held units.
+//! 1. Asks that only a store can answer (turns, refunds, charges, peeks) go to it; a reset first drops the held units.
 //! 2. If enough units are held, they are spent under the lock of one set, and no call is made.
-//! 3. If a refill is under way that will bring enough, the request waits for it, once.
-//! 4. Otherwise it goes to the store, and asks for the next lease in the same call if the key comes often enough for one.
+//! 3. If the current refill will bring enough, the request waits for it, once.
+//! 4. Otherwise it goes to the store, and requests the next lease in the same call if the key is used often enough.
 //!
-//! A request with several asks is decided here if every ask can be. Otherwise all of it goes to the store, and held units stay where they
-//! are: a request that spends partly here and partly there could not be taken back as one.
+//! A request with several asks is decided here if every ask can be. Otherwise all of it goes to the store, and held units stay
+//! unused: a request that spends partly here and partly there could not be taken back as one.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -56,7 +56,7 @@ impl Wrap for LeasingStore {
         }
     }
 
-    /// Drops the units held for keys of the old policy: the store has converted them as the replacement says.
+    /// Drops the units held for keys of the old policy: the store has converted them as part of the replacement.
     fn hand_over(&self, old: &PreparedPolicy, _: &PreparedPolicy, _: Inherit) {
         if let Ok(policy) = self.0.within.own(old) {
             policy.replaced();
@@ -73,7 +73,7 @@ impl Wrap for LeasingStore {
     }
 }
 
-/// The next step for an ask that spends and for which too few units are held.
+/// The next step for a spend with too few held units.
 ///
 /// It is found under the lock of the key's set, and taken after the lock is released: no call begins under a lock.
 enum NextStep {
@@ -83,7 +83,7 @@ enum NextStep {
     Within(PendingRefill),
 }
 
-/// Whether held units can decide an ask. They are units of the policy's quotas, so the store decides for a key that brings its own.
+/// Whether held units can decide an ask. Held units belong to the policy's quotas, so the store decides for a key that brings its own.
 #[inline]
 fn is_local(ask: &Ask<'_>) -> bool {
     ask.own().is_none()
@@ -111,7 +111,7 @@ impl LeaseState {
             counts.local += 1;
             // It is large, and made where it is returned.
             let decision = DecisionFuture::ready(Ok(account.decide(measures, ask, now_us)));
-            // So little is left that the next units should be asked for.
+            // So few units are left that the next lease should be requested.
             if account.is_low(measures, now_us) {
                 let number = self.number();
                 let units = account.begin(measures, &self.batch, ask.cost(), (now_us, number));
@@ -129,7 +129,7 @@ impl LeaseState {
         }
     }
 
-    /// The next step for an ask for which this set holds too few units; `None` if it is not leased.
+    /// The next step for an ask with too few units in this set; `None` if it is not leased.
     fn way(
         self: &Arc<Self>,
         policy: &Arc<LeasedPolicy>,
@@ -145,7 +145,7 @@ impl LeaseState {
         };
         if waits
             && ask.mode() == Mode::Spend
-            // A store that answers at once has done so before anybody could wait.
+            // A store that always answers at once has answered before any request could wait.
             && !self.within.store().always_answers()
             && Handle::try_current().is_ok()
             && let Some(latch) = account.wait(ask.cost())
@@ -165,7 +165,7 @@ impl LeaseState {
         AccountId { hash, policy: Arc::clone(policy), key: ask.key().to_key() }
     }
 
-    /// Waits once for the refill that is under way, and decides when it has landed or was dropped.
+    /// Waits once for the current refill, and decides when it has arrived or was dropped.
     #[cold]
     fn wait(self: &Arc<Self>, ask: &Ask<'_>, latch: Latch) -> DecisionFuture {
         let (state, ask) = (Arc::clone(self), OwnedAsk::new(ask));
@@ -205,7 +205,7 @@ impl LeaseState {
         }
     }
 
-    /// The units that are held of each quota of a key.
+    /// The held units of each quota of a key.
     fn held(&self, policy: &Arc<LeasedPolicy>, ask: &Ask<'_>) -> PerQuota<u64> {
         let Some(measures) = policy.measures() else { return PerQuota::new() };
         let (hash, now_us) = (self.table.hash(policy, ask.key()), self.clock.now_us());
@@ -253,7 +253,7 @@ impl LeaseState {
             };
             account.passes(ask.cost());
             let fits = quotas + measures.len() <= MAX_QUOTAS;
-            // The units held may be enough for this ask, and only those of another are missing.
+            // The units held may be enough for this ask, and only the units of another ask are missing.
             let is_enough = account.has(measures, ask, now_us, &mut counts.lost);
             let number = self.number();
             let units = match fits && !is_enough {
@@ -315,7 +315,7 @@ fn has_twins(asks: &[Ask<'_>], policies: &[&Arc<LeasedPolicy>]) -> bool {
     })
 }
 
-/// The status of a key that the store was asked about, with the units held here, which the store counts as spent.
+/// The status of a key from the store, plus the units held here, which the store counts as spent.
 fn with_held(decision: &sluicegate_core::Decision, held: &[u64], costs: &[u64]) -> sluicegate_core::Decision {
     let is_enough = held.iter().zip(costs).all(|(units, cost)| units >= cost);
     let statuses = decision.quotas().iter().map(|status| {

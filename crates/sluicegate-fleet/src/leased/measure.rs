@@ -1,14 +1,14 @@
 //! The time for which leased units may be spent under one quota: [`Measure`].
 //!
-//! Units that are debited and spent later must not pass beside units that were admitted meanwhile. So a unit may be spent only while it is
-//! wholly in the bucket: a bucket that has drained admits a whole burst again, and the unit on top of it would be one too many. Units drain
-//! in the order in which they came, the first of a lease first.
+//! Units that are debited now and spent later must not pass beside units that were admitted meanwhile. So a unit may be spent only while it
+//! is wholly in the bucket: a bucket that has drained admits a whole burst again, and the additional unit would be one too many. Units
+//! drain in the order of their arrival, the first of a lease first.
 //!
 //! # Example
 //! Under 60 a minute with a burst of 10, ten units are leased from rest. The bucket is at rest again after ten seconds. The first unit
 //! drains after one second, so from then on nine may be spent, after two seconds eight, and the last one until ten seconds are over. An
-//! instance that spends all ten within the first second admits what the bucket would have admitted; one that keeps them longer loses one a
-//! second, and the bucket admits those to others.
+//! instance that spends all ten within the first second admits what the bucket would have admitted; an instance that keeps them longer
+//! loses one a second, and the bucket admits these units for others.
 
 use sluicegate_core::algorithm::Rule;
 use sluicegate_core::clock::micros;
@@ -17,11 +17,11 @@ use sluicegate_core::policy::PolicyQuota;
 
 use super::unleased::Unleased;
 
-/// One quota of a policy that is leased.
+/// One quota of a leased policy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measure {
     rule: Rule,
-    /// The time that a unit takes to drain, rounded up, where units drain one by one.
+    /// The time that a unit takes to drain, rounded up, if units drain one by one.
     unit_us: Option<u64>,
 }
 
@@ -50,7 +50,7 @@ impl Measure {
     }
 
     /// The time for which the last unit of a lease may be spent, in microseconds of the store's clock since its decision; `None` if the
-    /// receipt does not say. `quota` is the place of this quota in its policy.
+    /// receipt does not say. `quota` is the index of this quota in its policy.
     pub(super) fn span_us(&self, receipt: &Receipt, quota: u8) -> Option<u64> {
         let trace = receipt.trace(quota)?;
         Some(self.rule.lease_lasts_us(trace.after, receipt.at_us(), 0))
@@ -62,11 +62,11 @@ impl Measure {
         match (span_us.checked_sub(age_us), self.unit_us) {
             (None, _) => 0,
             (Some(_), None) => left,
-            // Most of the time all of them may be, which needs no division. A millisecond is more than the rounding of unit times.
+            // Usually all of them may be spent, which needs no division. A millisecond is more than the rounding of unit times.
             (Some(rest_us), Some(unit_us)) if drains_by(left, unit_us).saturating_add(1_000) <= rest_us => {
                 left
             }
-            // The last one, and as many before it as drain in the time that it has left.
+            // The last one, and the units before it that drain in its remaining time.
             (Some(rest_us), Some(_)) => left.min(self.rule.drains_in(rest_us).unwrap_or(0).saturating_add(1)),
         }
     }
@@ -76,8 +76,8 @@ impl Measure {
         self.unit_us.and_then(|_| self.rule.drains_in(span_us)).unwrap_or(0)
     }
 
-    /// The time until one more unit is there, if nobody else asks and the bucket is at rest after `reset_us`: for the answer to a request
-    /// that was decided here.
+    /// The time until one more unit is available, without other requests and if the bucket is at rest after `reset_us`: for answers
+    /// decided here.
     #[inline]
     pub(super) fn more_after_us(&self, reset_us: u64) -> u64 {
         self.unit_us.map_or(reset_us, |unit_us| unit_us.min(reset_us))

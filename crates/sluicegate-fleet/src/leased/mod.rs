@@ -1,9 +1,9 @@
 //! A store around a store that decides most requests in this process: [`Leased`].
 //!
-//! # How it is made
+//! # Design
 //! | file | content |
 //! |---|---|
-//! | `measure`, `time` | the time for which a leased unit may be spent under one quota, by a clock that drifts |
+//! | `measure`, `time` | the time for which a leased unit may be spent under one quota, with a drifting clock |
 //! | `units` | the units of one key: leases that are spent and end from the front |
 //! | `rate`, `batch` | the rate of a key, and the number of units that are leased for it |
 //! | `account`, `table` | all of this for one key, and for all keys in bounded memory |
@@ -11,7 +11,7 @@
 //! | `close` | the end of a process |
 //!
 //! # Locking
-//! Eight keys share a lock, which is held for a few dozen instructions and never across a call of the store within or an await.
+//! Eight keys share a lock, which is held for a few dozen instructions and never across a call of the inner store or an await.
 //! A request with several keys locks in ascending order.
 
 mod account;
@@ -44,14 +44,14 @@ use self::policy::LeasedPolicy;
 use self::table::AccountTable;
 pub use self::unleased::Unleased;
 
-/// Decides by units that it has leased from the store within, at the speed of memory.
+/// Decides with units leased from the inner store, at the speed of memory.
 ///
-/// It is for limits that a fleet shares and that single keys use often. An instance takes a batch of units of a key, spends them without a
-/// call, and asks for the next batch before they are gone. [`Decision::decided_by`](sluicegate_core::Decision::decided_by) says
-/// [`Lease`](sluicegate_core::store::DecidedBy::Lease) then.
+/// Use it for limits that a fleet shares and that single keys use often. An instance takes a batch of units of a key, spends them without a
+/// call, and asks for the next batch before they are gone. [`Decision::decided_by`](sluicegate_core::Decision::decided_by) is then
+/// [`Lease`](sluicegate_core::store::DecidedBy::Lease).
 ///
-/// It is not for limits of a few units, nor for keys that come now and then: those are not leased, and cost a table lookup more than
-/// without it.
+/// It is not for limits of a few units, nor for rarely used keys: these are not leased, and cost an additional table
+/// lookup.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -67,35 +67,35 @@ pub use self::unleased::Unleased;
 ///     assert!(search.check("ada").await?.is_allowed());
 /// }
 /// let status = store.status();
-/// assert!(status.local > 80, "{status:?}"); // the others have brought the units
+/// assert!(status.local > 80, "{status:?}"); // the other calls have brought the units
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # What it admits
-/// It admits as much as the store within: under a bucket with burst B that refills L units in P, at most `B + t * L / P` in any span t over
+/// It admits as much as the inner store: under a bucket with burst B that refills L units in P, at most `B + t * L / P` in any span t over
 /// all instances; under windows at most the limit in each. To keep that, a leased unit is debited first, and spent only while it is wholly
 /// in the bucket, or in the window in which it was debited. A unit that is not spent in time is lost: nobody spends it, and it drains as if
 /// it had been spent.
 ///
-/// | what happens | what is admitted beside that | what is lost |
+/// | what happens | admitted in addition | lost |
 /// |---|---|---|
-/// | an instance dies | nothing | what it held, until that has drained or its window is over |
-/// | a key is reset by another instance, or the store forgets it | what is held here, until the next refill of the key | nothing |
-/// | a policy is replaced by another instance | what is held here, until this instance hears of it | what was held |
-/// | a policy is replaced by this instance | nothing: what is held is dropped at once | what was held |
-/// | the store is out of reach | nothing: what is held is spent, until it ends | nothing |
-/// | a process stands still between its decision and its work | that work comes late, as with every store | nothing |
-/// | the local clock is slower than that of the store, by more than a thousandth | what drains in the difference | nothing |
+/// | an instance dies | nothing | its held units, until they have drained or their window is over |
+/// | a key is reset by another instance, or the store forgets it | the units held here, until the next refill of the key | nothing |
+/// | a policy is replaced by another instance | the units held here, until this instance learns of it | the held units |
+/// | a policy is replaced by this instance | nothing: held units are dropped at once | the held units |
+/// | the store is out of reach | nothing: held units are spent until they end | nothing |
+/// | a process is paused between its decision and its work | that work is late, as with every store | nothing |
+/// | the local clock is slower than the store's by more than a thousandth | the units that drain in the difference | nothing |
 ///
 /// Around a [`Sharded`](crate::Sharded) or [`Regional`](crate::Regional) store an answer covers one part, and does not show that another
 /// part was reset or forgotten: units held of the key are spent until they are gone or end.
 ///
-/// The units held of a key are at most four refills, and a refill is at most a [share](Batch::share) of what the key had left, or of what
-/// came back since the store's last answer, up to a twentieth of the burst.
+/// The units held of a key are at most four refills, and a refill is at most a [share](Batch::share) of the units that the key had left, or
+/// of the units that came back since the store's last answer, up to a twentieth of the burst.
 ///
 /// # What goes through it
-/// It passes on policies that cannot be leased ([`Unleased`]; [`unleased`](Self::unleased) lists those that are open), and asks of other
+/// It passes on policies that cannot be leased ([`Unleased`]; [`unleased`](Self::unleased) lists the open ones), and asks of other
 /// policies that do not spend at once: reservations, charges, refunds, resets. A request with several limits is decided here if units are
 /// held for all of them; otherwise the store decides all of it.
 /// - **A refund** of a unit that was spent here goes to the store, with the time of the spend. Time that has passed since counts against
@@ -111,7 +111,7 @@ pub use self::unleased::Unleased;
 #[derive(Clone)]
 pub struct Leased(Arc<LeasingStore>);
 
-/// The part that limiters hold. Calls that have to wait take a share of the state along.
+/// The part that limiters hold. Calls that have to wait clone its state.
 struct LeasingStore(Arc<LeaseState>);
 
 struct LeaseState {
@@ -132,12 +132,12 @@ impl Leased {
         LeasedBuilder::new(store.into()).build().expect("the defaults are possible")
     }
 
-    /// Begins a store around `store` with other settings.
+    /// Starts building a store around `store` with other settings.
     pub fn builder(store: impl IntoStore) -> LeasedBuilder {
         LeasedBuilder::new(store.into())
     }
 
-    /// Numbers for a gauge or a page that is read now and then. It looks at every key that is leased.
+    /// Numbers for a gauge or a page that is read occasionally. It visits every leased key.
     pub fn status(&self) -> LeaseStatus {
         self.0.0.status()
     }

@@ -34,7 +34,7 @@ impl Unleased {
 pub(super) struct LeasedPolicy {
     /// The lifetime of its units, by quota; or the reason why it is not leased.
     measures: Result<SmallVec<[Measure; 2]>, Unleased>,
-    /// The policy as the outer store has prepared it. Weak, so that idle keys do not keep it open.
+    /// The policy prepared by the outer store. Weak, so that idle keys do not keep it open.
     prepared: OnceLock<WeakPolicy>,
     /// Whether another policy has replaced it. Its leases were handed over then.
     is_replaced: AtomicBool,
@@ -61,18 +61,18 @@ impl LeasedPolicy {
         self.is_replaced.store(true, Ordering::Relaxed);
     }
 
-    /// Remembers the policy as the outer store has prepared it, to give leases back without a request.
+    /// Remembers the policy prepared by the outer store, to give leases back without a request.
     pub(super) fn remember(&self, policy: &PreparedPolicy) {
         _ = self.prepared.get_or_init(|| policy.downgrade());
     }
 
-    /// The policy as the outer store has prepared it, if it is still open.
+    /// The policy prepared by the outer store, if it is still open.
     pub(super) fn prepared(&self) -> Option<PreparedPolicy> {
         self.prepared.get()?.upgrade()
     }
 }
 
-/// The measures of all quotas, or the first reason for which this policy is not leased.
+/// The measures of all quotas, or the first reason why this policy is not leased.
 ///
 /// Half of [`MAX_QUOTAS`] is the most, because a request asks for its cost and for a lease in one call, each with all quotas.
 fn measures(policy: &Policy, batch: &Batch) -> Result<SmallVec<[Measure; 2]>, Unleased> {

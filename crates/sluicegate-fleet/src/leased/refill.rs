@@ -1,12 +1,12 @@
-//! Calls that lease: a [`PendingRefill`], from the request that begins it to the units of its answer.
+//! Calls that lease: a [`PendingRefill`], from its first request to the units of its answer.
 //!
-//! A lease is asked for beside the spends of the request that found nothing left, and stands behind them: if it came alone, its first unit
-//! would be the first in the bucket, and over at once. A key that spends held units does not wait for that: the next lease is asked for,
-//! alone, when a quarter of the last one is left.
+//! A lease is requested with the spends of the request that found no units, and comes after them: if it came alone, its first unit
+//! would be the first in the bucket and end at once. A key that spends held units does not wait for that: the next lease is requested
+//! alone when a quarter of the last one is left.
 //!
 //! # Lost answers
-//! A call that fails after it was sent may have leased units. Nobody knows their receipt, so they can neither be spent nor given back: they
-//! count as lost, and drain as if they had been spent. Too few are admitted then, never too many.
+//! A call that fails after it was sent may have leased units. Their receipt is unknown, so they can neither be spent nor given back: they
+//! count as lost, and drain as if they had been spent. Then too few are admitted, never too many.
 
 use std::sync::Arc;
 
@@ -19,9 +19,9 @@ use super::LeaseState;
 use super::table::AccountId;
 use super::units::Grant;
 
-/// A request that goes to the store for a key, and the units that are asked for beside it; 0 if there are none.
+/// A request that goes to the store for a key, and the units requested beside it; 0 if there are none.
 pub(super) struct PendingRefill {
-    /// The place where its answer is noted.
+    /// The account in which its answer is noted.
     id: AccountId,
     /// The moment before the call was sent, by the local clock: leases end by this time.
     sent_us: u64,
@@ -30,7 +30,7 @@ pub(super) struct PendingRefill {
     units: u64,
 }
 
-/// The leases asked for beside the asks of a request, each with the place of its ask.
+/// The leases requested beside the asks of a request, each with the index of its ask.
 pub(super) type Refills = SmallVec<[(u8, PendingRefill); 1]>;
 
 impl PendingRefill {
@@ -38,13 +38,13 @@ impl PendingRefill {
         Self { id, sent_us, number, units }
     }
 
-    /// A refill of no units, for a key that is not known yet: its answer is noted.
+    /// A refill of no units, for an unknown key: its answer is noted.
     pub(super) fn none(id: AccountId, sent_us: u64) -> Self {
         Self::new(id, sent_us, 0, 0)
     }
 }
 
-/// The refills of one call. However the call ends, their waiters are told.
+/// The refills of one call. However the call ends, their waiters are notified.
 ///
 /// If it is dropped without an answer, because the runtime ends or the store panics, it ends the flights as well, so that no key waits for
 /// a call that is no longer made.
@@ -79,7 +79,7 @@ impl LeaseState {
         self.within.decide(&all).map_even_if_dropped(move |result| landing.landed(count, result))
     }
 
-    /// Asks for the next lease of a key that has some units left.
+    /// Requests the next lease of a key with some units left.
     #[cold]
     pub(super) fn refill_alone(self: &Arc<Self>, ask: &Ask<'_>, refill: PendingRefill) {
         if refill.units == 0 {
@@ -87,7 +87,7 @@ impl LeaseState {
         }
         let asked = Ask::new(ask.policy(), ask.key(), refill.units, Mode::Lease);
         let landing = Landing { state: Arc::clone(self), refills: std::iter::once((0, refill)).collect() };
-        // Without a runtime nothing waits for an answer that comes later.
+        // Without a runtime, no task can wait for a later answer.
         if Handle::try_current().is_ok() || self.within.store().always_answers() {
             let answer = self.within.decide(&[asked]);
             drop(answer.map_even_if_dropped(move |result| landing.landed(0, result)));
@@ -96,7 +96,7 @@ impl LeaseState {
 }
 
 impl Landing {
-    /// Settles the answer: the decision about the first `count` asks, and the leases behind them.
+    /// Settles the answer: the decision about the first `count` asks, and the leases after them.
     fn landed(mut self, count: usize, result: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
         let mut decision = result.inspect_err(|error| self.failed(error))?;
         let now_us = self.state.clock.now_us();
@@ -111,7 +111,7 @@ impl Landing {
         }
         let mut decision = decision.of_first(count);
         for (place, units) in kept.into_iter().filter(|(_, units)| *units > 0) {
-            // The store counts them as spent; for this request they are left.
+            // The store counts them as spent; for this request they remain.
             decision = decision.with_more(usize::from(place), units);
         }
         Ok(decision)
@@ -119,7 +119,7 @@ impl Landing {
 }
 
 impl Landing {
-    /// Handles a call without an answer. Its units may have been granted, and are lost then. If the error came before the call was sent,
+    /// Handles a call without an answer. Its units may have been granted, and are then lost. If the error came before the call was sent,
     /// they were not granted, and are not lost.
     fn failed(&self, error: &StoreError) {
         for (_, refill) in self.refills.iter().filter(|_| error.may_have_spent()) {
@@ -129,7 +129,7 @@ impl Landing {
 }
 
 impl LeaseState {
-    /// Notes the store's answer to the ask at this place, and keeps the lease if it is one. Returns the number of units kept.
+    /// Notes the store's answer to the ask at this index, and keeps the lease if it is one. Returns the number of units kept.
     fn settle(&self, refill: &PendingRefill, place: usize, decision: &mut Decision, now_us: u64) -> u64 {
         let PendingRefill { id, sent_us, number, units } = refill;
         let receipt = if *units > 0 { decision.take_receipt(place) } else { None };

@@ -1,7 +1,7 @@
 //! The accounts of all keys: [`AccountTable`], in sets of eight with a lock each.
 //!
 //! # Memory
-//! There are as many accounts as were configured, rounded up to whole sets. An account with units or with a refill under way never makes
+//! There are as many accounts as configured, rounded up to whole sets. An account with units or with a refill under way never makes
 //! room, because its units would be lost; a key that finds its set full of such accounts is decided by the store, and leases nothing.
 //!
 //! # Locking
@@ -23,7 +23,7 @@ use super::policy::LeasedPolicy;
 /// The number of keys of one set: a key that finds it full of leases is not leased.
 const WAYS: usize = 8;
 
-/// A bounded table. A key lives in the set that its hash names, and makes room for another one when it holds no units.
+/// A bounded table. A key lives in the set of its hash, and makes room for another key when it holds no units.
 pub(super) struct AccountTable {
     sets: Box<[Mutex<AccountSet>]>,
     hasher: RandomState,
@@ -64,13 +64,13 @@ impl AccountTable {
         self.hasher.hash_one((Arc::as_ptr(policy).addr(), key))
     }
 
-    /// The place of the set of a hash.
+    /// The index of the set of a hash.
     #[inline]
     pub(super) fn place(&self, hash: u64) -> usize {
         (((hash & u64::from(u32::MAX)) * self.sets.len() as u64) >> 32) as usize
     }
 
-    /// The set at this place.
+    /// The set at this index.
     #[inline]
     pub(super) fn set(&self, place: usize) -> MutexGuard<'_, AccountSet> {
         self.sets[place].lock().unwrap_or_else(PoisonError::into_inner)
@@ -109,10 +109,10 @@ impl AccountSet {
         self.find(id.hash, &id.policy, id.key.as_ref())
     }
 
-    /// Makes room for a key that is not here, and an account for it; `None` if all others hold units.
+    /// Makes room for an absent key and an account for it; `None` if all others hold units.
     ///
-    /// Units that have ended are forgotten first, so a key that no longer comes gives up its place after its last lease. Among keys without
-    /// units, the one whose rate began anew the longest ago makes room.
+    /// Units that have ended are forgotten first, so an unused key gives up its place after its last lease. Among keys without
+    /// units, the one with the oldest start of its rate makes room.
     pub(super) fn make(
         &mut self,
         hash: u64,
@@ -164,7 +164,7 @@ impl AccountSet {
     }
 }
 
-/// The sets at these places, each once, locked in ascending order so that two requests cannot wait for each other.
+/// The sets at these indices, each once, locked in ascending order so that two requests cannot wait for each other.
 pub(super) fn locked<'a>(
     table: &'a AccountTable,
     places: impl Iterator<Item = usize>,

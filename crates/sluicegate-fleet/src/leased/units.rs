@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::measure::Measure;
 use super::time::at_most;
 
-/// The most leases of one key, which are spent one after the other. With this many, a call takes no further one.
+/// The most leases of one key. They are spent one after the other, and a key with this many requests no further one.
 const MOST_GRANTS: usize = 4;
 
 /// A number for each quota of a policy.
@@ -25,7 +25,7 @@ pub(super) struct Grant {
     receipt: Box<Receipt>,
 }
 
-/// The part of a lease that is left under one quota. It is always the last part, because units are spent, and end, from the front.
+/// The remaining part of a lease under one quota. It is always the last part, because units are spent, and end, from the front.
 #[derive(Clone, Copy, Debug)]
 struct HeldPart {
     left: u64,
@@ -34,7 +34,7 @@ struct HeldPart {
 }
 
 impl Grant {
-    /// The lease of this receipt, asked for at `sent_us`; `None` if the receipt does not say how long it lasts.
+    /// The lease of this receipt, requested at `sent_us`; `None` if the receipt has no duration.
     pub(super) fn new(measures: &[Measure], receipt: Receipt, sent_us: u64) -> Option<Self> {
         let cost = receipt.cost();
         let mut pieces = receipt.pieces_of(cost).map(|(piece, _)| piece);
@@ -51,7 +51,7 @@ impl Grant {
         Some(Self { sent_us, holds, own, receipt: Box::new(receipt) })
     }
 
-    /// The number of units that it still has: the least over its quotas, including units that have ended.
+    /// The remaining number of units: the fewest over its quotas, including units that have ended.
     pub(super) fn units(&self) -> u64 {
         self.holds.iter().map(|hold| hold.left).min().unwrap_or(0)
     }
@@ -104,13 +104,13 @@ impl LeasedUnits {
         lost
     }
 
-    /// The units that are held of a quota. Units must have been [expired](Self::expire) at this moment.
+    /// The held units of a quota. Units must have been [expired](Self::expire) at this moment.
     #[inline]
     pub(super) fn of(&self, quota: usize) -> u64 {
         self.0.iter().filter_map(|grant| grant.holds.get(quota)).map(|hold| hold.left).sum()
     }
 
-    /// The units that are held of all quotas. A request of one unit spends one of each, so this many requests can still be decided here.
+    /// The held units of all quotas. A request of one unit spends one of each, so this many requests can still be decided here.
     pub(super) fn whole(&self, quotas: usize) -> u64 {
         (0..quotas).map(|quota| self.of(quota)).min().unwrap_or(0)
     }
@@ -136,8 +136,8 @@ impl LeasedUnits {
         self.0.last().map_or(0, |grant| grant.end_us(quota)).saturating_sub(now_us)
     }
 
-    /// Adds a lease whose answer has come by now. If the store shows that a bucket no longer has the units that were held of it, the key
-    /// was reset or the store has forgotten it: the held units are dropped. Returns the number of old units that are gone.
+    /// Adds a lease after its answer. If the store shows that a bucket no longer counts the held units, the key
+    /// was reset or the store has forgotten it: the held units are dropped. Returns the number of dropped units.
     pub(super) fn add(
         &mut self,
         grant: Grant,
@@ -148,8 +148,8 @@ impl LeasedUnits {
         let ended = self.expire(measures, now_us);
         let is_forgotten = (0..measures.len()).zip(statuses).any(|(quota, status)| {
             let used = status.capacity().saturating_sub(status.remaining());
-            // The decision was made at some moment since the call was sent. Its latest possible end is that by a local clock that is as
-            // slow as it may be.
+            // The decision was made at some moment since the call was sent. Its latest possible end is the end by the slowest
+            // allowed local clock.
             let last = self.0.last().filter(|last| last.own.is_none() && grant.own.is_none());
             let is_earlier = last.zip(grant.holds.get(quota)).is_some_and(|(last, hold)| {
                 let since_us = at_most(now_us.saturating_sub(last.sent_us));
@@ -163,12 +163,12 @@ impl LeasedUnits {
         ended.saturating_add(forgotten)
     }
 
-    /// Drops everything. Returns the number of dropped units.
+    /// Drops all units. Returns the number of dropped units.
     pub(super) fn clear(&mut self) -> u64 {
         self.take().iter().map(Grant::units).sum()
     }
 
-    /// Takes everything out.
+    /// Takes all units out.
     pub(super) fn take(&mut self) -> SmallVec<[Grant; 1]> {
         std::mem::take(&mut self.0)
     }

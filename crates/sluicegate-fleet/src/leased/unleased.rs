@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// The reason why requests of a policy go through a [`Leased`](super::Leased) store to the one within.
+/// The reason why requests of a policy pass through a [`Leased`](super::Leased) store to the inner store.
 ///
-/// It is no error: the store within decides such a policy, with a call for each request, and admits exactly what it says.
+/// It is not an error: the inner store decides such a policy exactly, with a call for each request.
 /// [`Leased::unleased`](super::Leased) lists open policies of this kind.
 ///
 /// | reason | to have it leased |
 /// |---|---|
-/// | [`Log`](Self::Log) | use `sliding-counter`, or GCRA, where the moment of each unit does not matter |
-/// | [`Queue`](Self::Queue), [`Waits`](Self::Waits) | refuse instead of letting wait |
-/// | [`Suspends`](Self::Suspends) | suspend by a policy of its own, beside one that is leased |
+/// | [`Log`](Self::Log) | use `sliding-counter`, or GCRA, if the moment of each unit does not matter |
+/// | [`Queue`](Self::Queue), [`Waits`](Self::Waits) | refuse requests instead of delaying them |
+/// | [`Suspends`](Self::Suspends) | suspend by a separate policy, beside a leased one |
 /// | [`TooSmall`](Self::TooSmall) | raise the share or the quota; a small quota gains little by a lease |
-/// | [`TooManyQuotas`](Self::TooManyQuotas) | part them over two policies |
+/// | [`TooManyQuotas`](Self::TooManyQuotas) | split them into two policies |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unleased {
@@ -26,11 +26,12 @@ pub enum Unleased {
     Starts,
     /// Its requests wait for their turn.
     Waits,
-    /// It suspends keys by their refusals, which the store within counts.
+    /// It suspends keys by their refusals, which the inner store counts.
     Suspends,
     /// The [share](super::Batch::share) of its smallest quota is less than two units.
     TooSmall,
-    /// It has more than half of [`MAX_QUOTAS`](sluicegate_core::policy::MAX_QUOTAS): a lease is asked for beside a spend, and both are decided together.
+    /// It has more than half of [`MAX_QUOTAS`](sluicegate_core::policy::MAX_QUOTAS): a lease is requested beside a spend, and both are
+    /// decided together.
     TooManyQuotas,
 }
 

@@ -1,5 +1,5 @@
 //! One limit over several regions: [`Regional`] gives each region a share of every quota on a store of its own, and all of them a
-//! reserve on another one.
+//! reserve on another store.
 //!
 //! A call to a Redis on another continent takes a tenth of a second. With 60 % of each quota divided among the regions, most requests are
 //! decided in their region; a request that exceeds the region's share takes from the reserve, while there is any.
@@ -16,24 +16,24 @@
 //! let api = Policy::gcra("api", "100/h").on(&store)?;
 //!
 //! let check = |cost| api.check("ada").cost(cost).now().expect("memory answers at once");
-//! assert!(check(40)?.is_allowed()); // two thirds of 60 %: the region's own share
-//! assert!(check(40)?.is_allowed()); // the reserve
+//! assert!(check(40)?.is_allowed()); // two thirds of 60 %, the region's own share
+//! assert!(check(40)?.is_allowed()); // from the reserve
 //! let refused = check(1)?;
 //! assert_eq!((refused.capacity(), refused.remaining()), (80, 0)); // 20 are kept for the other region
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # When not to use it
-//! Where a limit may hold per region, use a store per region, with nothing in common. Where all of a limit has to be usable from any
-//! region, use one store for all of them, at the price of the distance.
+//! If a limit may hold per region, use a separate store per region. If all of a limit has to be usable from any
+//! region, use one store for all of them, at the cost of the distance.
 //!
 //! # How a request is decided
-//! The region's store is asked for the whole cost. If it refuses, both stores are looked at: the request goes to the reserve if that has
+//! The region's store is asked for the whole cost. If it refuses, both stores are peeked at: the request goes to the reserve if it has
 //! room for all of it, or to both together. Both belong to one policy of one name, so a decision has one status per quota: the capacity and
 //! the remaining units that this region may use, its share and the reserve.
 //!
 //! A request that spends on both spends on the region's store first; these units are given back, by their receipt, when the reserve refuses
-//! or gives no answer. In between, while one call lasts, units are held that nobody spends: too few are admitted then, and never too many.
+//! or gives no answer. In between, for the length of one call, these units are held but unused: then too few are admitted, never too many.
 //! The same holds for an instance that dies between the two.
 //!
 //! A request that waits for its turn waits in one of the two. A request with several limits does not wait if one of them needs the reserve.
@@ -44,19 +44,19 @@
 //! | all regions together, any span | the bound in the table of the algorithm, for the whole policy | |
 //! | one region | its share and the reserve | as much, while the others leave the reserve alone |
 //! | sliding counters | | up to one unit less per part, while the window before fades |
-//! | a region's store that is away | the policy's bound for an outage, for the share of this region | |
-//! | the reserve that is away | the policy's bound for an outage, for the reserve | the share of each region |
+//! | an unreachable store of a region | the policy's bound for an outage, for the share of this region | |
+//! | an unreachable reserve | the policy's bound for an outage, for the reserve | the share of each region |
 //!
 //! # Outages
 //! Each of the two stores answers for itself. Put a `Resilient` store around each of them, so that the policy's
 //! [`OnOutage`](sluicegate_core::OnOutage) covers each by itself: [`Local`](sluicegate_core::OnOutage::Local) then lets the instances of a
 //! region divide the region's share, with as many `replicas` as the region has instances, and all instances of all regions
-//! the reserve, with as many as there are together. With bare stores, a request that needs the store that is away has no answer,
-//! and its policy decides: a request that the region's share lets pass does not need the reserve.
+//! the reserve, with as many as there are together. With bare stores, a request that needs the unreachable store has no answer,
+//! and its policy decides: a request within the region's share does not need the reserve.
 //!
 //! # Changes
 //! All regions have to agree on the regions, their weights and the share. The store of the reserve carries overrides, so they hold in all
-//! regions. A suspension is kept on the store of the region in which it arose.
+//! regions. A suspension is kept on the store of the region in which it began.
 
 mod regions;
 
@@ -77,12 +77,12 @@ use crate::divided::Divided;
 /// Clones are cheap and share one store.
 ///
 /// # Cancel safety
-/// The runtime in which a decision was asked for finishes it, also if it is dropped.
+/// The runtime in which a decision was requested finishes it, even if its future is dropped.
 #[derive(Clone)]
 pub struct Regional(Arc<Divided<Regions>>);
 
 impl Regional {
-    /// Begins the store of this region. Only its own instances reach `own`; the instances of all regions reach `reserve`.
+    /// Starts building the store of this region. Only its own instances reach `own`; the instances of all regions reach `reserve`.
     pub fn builder(
         region: impl Into<String>,
         own: impl IntoStore,
@@ -101,12 +101,12 @@ impl fmt::Debug for Regional {
 
 sluicegate_core::store_handle!(Regional);
 
-/// Collects the regions; they have to be the same in all of them.
+/// Collects the regions; the settings must be equal in all regions.
 ///
 /// | setting | default | too low | too high |
 /// |---|---|---|---|
 /// | [`region`](Self::region) | none: name all of them | | |
-/// | [`share`](Self::share) | 60 | requests wait for the reserve | a region that has more traffic than its weight is refused early |
+/// | [`share`](Self::share) | 60 | requests wait for the reserve | a region with more traffic than its weight is refused early |
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct RegionalBuilder {
     region: String,
@@ -116,8 +116,8 @@ pub struct RegionalBuilder {
 }
 
 impl RegionalBuilder {
-    /// Adds a region with its weight, at least 1: a region of weight 2 has twice the share of one of weight 1. Name all regions, also this
-    /// one, in any order.
+    /// Adds a region with its weight, at least 1: a region of weight 2 has twice the share of one of weight 1. Name all regions, including
+    /// this one, in any order.
     pub fn region(mut self, name: impl Into<String>, weight: u32) -> Self {
         self.weights.push((name.into(), weight));
         self
@@ -146,8 +146,8 @@ impl RegionalBuilder {
     /// ```
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Store`] when this region is not one of the named ones, when one is there twice or has no weight, for a share
-    /// outside of 1 to 99, and around a store whose [place](Place) is not that of a `Resilient` one or none.
+    /// [`ConfigErrorKind::Store`] when this region is not named, when a region is named twice or has no weight, for a share
+    /// outside of 1 to 99, and around a store with a [place](Place) other than `Resilient`'s or none.
     pub fn build(self) -> Result<Regional, ConfigError> {
         let Self { region, stores, weights, share } = self;
         let refused = |problem| Err(ConfigError::new(ConfigErrorKind::Store, problem));

@@ -12,9 +12,9 @@ use sluicegate_core::{ConfigError, Key, Policy, Store};
 
 use crate::divided::Divide;
 
-/// The share of one region on its store, and the reserve on another one.
+/// The share of one region on its store, and the reserve on another store.
 pub(super) struct Regions {
-    /// The store of the region, and that of the reserve.
+    /// The store of the region, and the store of the reserve.
     pub(super) stores: [Arc<dyn Store>; 2],
     /// The name of this region, by which it finds its own part.
     pub(super) region: String,
@@ -60,7 +60,7 @@ impl Divide for Regions {
         true
     }
 
-    /// The store whose answers hold for all regions.
+    /// The store with answers for all regions.
     fn shared(&self) -> &Arc<dyn Store> {
         &self.stores[1]
     }

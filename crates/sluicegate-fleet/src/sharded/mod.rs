@@ -1,4 +1,4 @@
-//! Hot keys in shards: [`Sharded`] keeps one bucket in several places of a store, so that no single one of them decides it all.
+//! Hot keys in shards: [`Sharded`] keeps one bucket in several places of a store, so that no single place decides every request.
 //!
 //! One core of Redis decides about 100,000 requests a second, and a key lives on one node. A limit that all requests share, such as one for
 //! the whole service, is bound by that node, however many nodes there are. In N shards, each on a hash slot of its own, it is bound by N
@@ -16,7 +16,7 @@
 //! let api = Policy::gcra("api", "25/h").on(&store)?;
 //!
 //! let check = |cost| api.check("everybody").cost(cost).now().expect("memory answers at once");
-//! assert!(check(20)?.is_allowed()); // more than either shard has: both spend, or none does
+//! assert!(check(20)?.is_allowed()); // more than either shard has: both spend, or neither does
 //! let refused = check(6)?;
 //! assert!(!refused.is_allowed());
 //! assert_eq!((refused.capacity(), refused.remaining()), (25, 5)); // all shards together
@@ -25,16 +25,16 @@
 //! ```
 //!
 //! # When not to use it
-//! Leave it out for limits per user or address: their keys are spread over the nodes already. For less than about 50,000 requests a second
-//! of one key, one slot is enough, and answers with all the numbers. In front of one node of Redis, or in memory, there is nothing to
-//! spread over.
+//! Leave it out for limits per user or address: their keys are already spread over the nodes. For less than about 50,000 requests a second
+//! of one key, one slot is enough, and answers with all the numbers. With one node of Redis, or in memory, there is nothing to spread
+//! to.
 //!
 //! # How a request is decided
 //! | step | calls | when |
 //! |---|---|---|
-//! | one random shard is asked for the whole cost | 1 | always; mostly it is the last step |
-//! | all shards are looked at; the one with most room that has room for all of it is asked | 2 more | that shard has refused |
-//! | several shards are asked together, all or none | | no single one has room for all of it |
+//! | one random shard is asked for the whole cost | 1 | always; usually it is the last step |
+//! | all shards are peeked at; the shard with the most room is asked if it has room for all of it | 2 more | that shard has refused |
+//! | several shards are asked together, all or none | | no single shard has room for all of it |
 //! | the refusal stands, with the numbers of all shards | 1 more; 2 for a cost above 1 | they have no room together |
 //!
 //! A peek, a reset, a charge, a refund without a receipt and a check [`up_to`](sluicegate_core::limiter::Check::up_to) a number ask all
@@ -48,13 +48,13 @@
 //! | any algorithm, any span | the bound in its table for the whole policy: the sum of the shards | |
 //! | buckets, logs, fixed windows | | all of it: a refusal stands only if all shards together have no room |
 //! | sliding counters | | up to N - 1 units less than all of it, while the window before fades: each shard rounds up |
-//! | callers that race for the last units | | as above, unless others were faster three times in a row |
-//! | an instance that dies between two calls | | what it has spent stays spent |
+//! | concurrent requests for the last units | | as above, unless others were faster three times in a row |
+//! | an instance that dies between two calls | | its spent units stay spent |
 //!
 //! # The numbers
 //! A refused request and a peek show the remaining units of all shards together, the shortest wait that helps, and the longest reset. A
-//! request that one shard let pass shows the units of that shard, because the others were not asked: at least this number is left. The
-//! capacity is always that of the whole.
+//! request passed by one shard shows the units of that shard, because the others were not asked: at least this number is left. The
+//! capacity is always that of the whole policy.
 //!
 //! The wait of a cost of one unit is exact. For a higher cost it is never too short, and too long by at most the time in which a shard gets
 //! one unit.
@@ -64,13 +64,13 @@
 //! shards.
 //!
 //! # Outages
-//! A call needs the parts of the store that hold any shard of its key: a `Resilient` store around it leaves a key to its fallback while the
-//! node of one of its shards is away.
+//! A call needs the parts of the store that hold any shard of its key: a `Resilient` store around it decides a key by its fallback while
+//! the node of one of its shards is unreachable.
 //!
 //! # Changes
-//! A policy that is replaced, by code or by an override, keeps its shards: a replacement whose limit is below the number of shards is
+//! A policy that is replaced, by code or by an override, keeps its shards: a replacement with a limit below the number of shards is
 //! refused. Units count where they were spent: a limit that is lowered below the spent units of one shard leaves a debt of that shard, and
-//! the others go on with what they have. Another number of shards makes another set of buckets: until all instances agree, each set admits
+//! the others keep their units. Another number of shards makes another set of buckets: until all instances agree, each set admits
 //! the limit, so change it as you would rename a policy.
 
 mod slots;
@@ -92,13 +92,13 @@ use crate::divided::Divided;
 /// Clones are cheap and share one store.
 ///
 /// # Cancel safety
-/// The runtime in which a decision was asked for finishes it, also if it is dropped.
+/// The runtime in which a decision was requested finishes it, even if its future is dropped.
 #[derive(Clone)]
 pub struct Sharded(Arc<Divided<ShardedPolicies>>);
 
 impl Sharded {
-    /// Begins a store around `store` that keeps the chosen policies in this many shards: 2 to 16, and at most as many as the least limit or
-    /// burst of such a policy has units. At most 16 buckets decide a request, so a policy with two quotas has at most 8 shards.
+    /// Starts building a store around `store` that keeps the chosen policies in this many shards: 2 to 16, and at most as many as the least
+    /// limit or burst of such a policy has units. At most 16 buckets decide a request, so a policy with two quotas has at most 8 shards.
     pub fn builder(store: impl IntoStore, shards: u64) -> ShardedBuilder {
         ShardedBuilder { store: store.into(), shards, policies: Vec::new(), above: None }
     }
@@ -112,17 +112,17 @@ impl fmt::Debug for Sharded {
 
 sluicegate_core::store_handle!(Sharded);
 
-/// Collects the policies that are in shards; all others are kept whole.
+/// Collects the policies to keep in shards; all others are kept whole.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
 /// use sluicegate_fleet::Sharded;
 ///
 /// # let redis = MemoryStore::new();
-/// // The limit of the service, and every other one of more than a million.
+/// // The limit of the service, and every other limit above a million.
 /// let store = Sharded::builder(redis, 8).policy("service").above(1_000_000).build()?;
 ///
-/// // A policy that shards cannot keep exactly is refused, with the reason.
+/// // A policy that cannot be split exactly is refused, with the reason.
 /// let error = Policy::gcra("service", "5/s").on(&store).unwrap_err();
 /// assert!(error.to_string().contains("one of 8 parts would have none of 5 units"), "{error}");
 /// # Ok::<(), sluicegate_core::ConfigError>(())
@@ -136,15 +136,15 @@ pub struct ShardedBuilder {
 }
 
 impl ShardedBuilder {
-    /// Keeps the policy of this name in shards; it is refused where that is impossible. May be called several times.
+    /// Keeps the policy of this name in shards; opening it fails if that is impossible. May be called several times.
     pub fn policy(mut self, name: impl Into<String>) -> Self {
         self.policies.push(name.into());
         self
     }
 
-    /// Keeps all policies in shards whose limits are all above this number of units, if that is possible: queues, windows that begin with a
-    /// key's first unit, and bursts below the number of shards stay whole. Default: none. The number is compared when a policy is opened
-    /// first, and not when it is replaced.
+    /// Keeps in shards all policies with all limits above this number of units, if possible: queues, windows that begin with a
+    /// key's first unit, and bursts below the number of shards stay whole. Default: none. The number is compared when a policy is first
+    /// opened, not when it is replaced.
     pub fn above(mut self, limit: u64) -> Self {
         self.above = Some(limit);
         self

@@ -14,11 +14,11 @@ pub(super) struct ShardedPolicies {
     pub(super) store: [Arc<dyn Store>; 1],
     /// The number of shards of each divided policy; the same on all instances.
     pub(super) shards: u64,
-    /// The names of policies that are divided in any case.
+    /// The names of policies that are always divided.
     pub(super) policies: Vec<String>,
-    /// Policies whose limits are all above this one are divided.
+    /// Policies with all limits above this number are divided.
     pub(super) above: Option<u64>,
-    /// The number of requests that have chosen a shard so far.
+    /// The number of shard choices so far.
     pub(super) turns: AtomicU64,
 }
 
@@ -27,14 +27,14 @@ impl ShardedPolicies {
         self.policies.iter().any(|name| name == policy.name())
     }
 
-    /// Whether it is so large that it is in shards if that is possible.
+    /// Whether it is large enough to be kept in shards if possible.
     fn is_large(&self, policy: &Policy) -> bool {
         let is_above = |above| policy.quotas().iter().all(|quota| quota.quota().limit() > above);
         let fits = policy.quotas().len() * usize::try_from(self.shards).unwrap_or(MAX_QUOTAS) <= MAX_QUOTAS;
         self.above.is_some_and(is_above) && fits && self.split(policy).is_ok()
     }
 
-    /// The shards of a policy: parts that are equal up to one unit.
+    /// The shards of a policy: parts that differ by at most one unit.
     ///
     /// # Errors
     /// When a shard would have no unit, or its rate would not be exact.
@@ -63,7 +63,7 @@ impl Divide for ShardedPolicies {
         key.to_key().and(part as u64)
     }
 
-    /// The choice is pseudorandom: in strict turns, requests for two keys that alternate would each ask half of the shards only.
+    /// The choice is pseudorandom: in strict turns, alternating requests for two keys would each ask only half of the shards.
     fn first(&self, parts: usize) -> usize {
         // Relaxed: it only has to be a different number each time.
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);

@@ -5,19 +5,19 @@ use std::str::FromStr;
 
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 
-/// How the number of requests follows what the service can bear.
+/// How the number of requests follows the capacity of the service.
 ///
-/// All of them leave the number alone while fewer than half of it are under way.
+/// All of them keep the number while fewer than half of it are in progress.
 ///
-/// | algorithm | goes by | finds its number when | to be known |
+/// | algorithm | input | finds its number when | beware |
 /// |---|---|---|---|
-/// | [`Gradient`](Self::Gradient) | latency against that with half as many requests, measured now and then | latency is a fifth longer than that, plus a headroom | the default |
-/// | [`Gradient2`](Self::Gradient2) | latency against its own average of the last minutes | latency is about 1.5 times that | an overload that lasts becomes the average, and the number grows on |
-/// | [`Vegas`](Self::Vegas) | the shortest latency that was seen, which stands for an idle service | 3 to 6 requests wait, by its reckoning | where latency varies by itself, its shortest is too short, and the number too small |
-/// | [`Aimd`](Self::Aimd) | faults only | faults come | latency grows until something times out |
+/// | [`Gradient`](Self::Gradient) | latency against the latency with half as many requests, measured occasionally | latency is a fifth longer than that, plus a headroom | the default |
+/// | [`Gradient2`](Self::Gradient2) | latency against its own average of the last minutes | latency is about 1.5 times that | a lasting overload becomes the average, and the number keeps growing |
+/// | [`Vegas`](Self::Vegas) | the shortest latency seen, which represents an idle service | 3 to 6 requests wait, by its estimate | if latency varies by itself, the shortest is too short, and the number too small |
+/// | [`Aimd`](Self::Aimd) | faults only | faults occur | latency grows until a request times out |
 ///
-/// The default is the one that a simulator favours: of all four it alone comes near the best fixed number in every scene, at a latency
-/// that is near the unloaded one. The page [waiting](https://docs.rs/sluicegate/latest/sluicegate/docs/waiting/index.html) has its table.
+/// The default is based on a simulator: of the four, only it comes near the best fixed number in every scene, at a latency
+/// near the unloaded one. The page [waiting](https://docs.rs/sluicegate/latest/sluicegate/docs/waiting/index.html) has its table.
 ///
 /// # As text
 /// Prints and parses as `gradient`, `gradient2`, `vegas` and `aimd`.
@@ -36,12 +36,12 @@ pub enum LimitAlgorithm {
     ///
     /// # Source
     /// Envoy's gradient controller (`adaptive_concurrency` filter, "Gradient Controller"): `gradient = minRTT * (1 + buffer) /
-    /// sampleRTT`, and `limit * gradient + sqrt(limit)` as the next limit, where the minRTT is measured at times at which fewer
-    /// requests are let in. The buffer is 20 %. Deviations:
+    /// sampleRTT`, and `limit * gradient + sqrt(limit)` as the next limit, with the minRTT measured at times at which fewer
+    /// requests are admitted. The buffer is 20 %. Deviations:
     /// - The minRTT is measured with half of the limit, not with 3 requests, so that the service stays busy. If latency falls by about as
     ///   much as the limit, half is still too much, and it is measured again soon.
     /// - It is also measured when latency is above twice the minRTT or below four fifths of it, so that a service that is slower for a
-    ///   while is told from one that has too much to do.
+    ///   while is distinguished from an overloaded one.
     /// - A window moves the limit a fifth of the way, so by -10 % to +6 % and a fifth of the headroom; less if it has below 50 samples.
     /// - The limit grows only while all of it is in use, and shrinks by a tenth in windows with
     ///   [many faults](crate::adaptive::SampleWindow::is_faulty).
@@ -54,29 +54,29 @@ pub enum LimitAlgorithm {
     ///
     /// # Source
     /// Netflix, concurrency-limits, `Gradient2Limit` with its defaults: tolerance 1.5, four requests of growth, smoothing 0.2, an
-    /// average over 600 windows. Deviations: the median of a window, not its average, and the bounds of our own.
+    /// average over 600 windows. Deviations: the median of a window, not its average, and bounds of its own.
     ///
     /// # Rounding
     /// As under [`Gradient`](Self::Gradient).
     Gradient2,
-    /// The number of requests that wait inside of the service, reckoned from the shortest latency.
+    /// The number of requests that wait inside the service, estimated from the shortest latency.
     ///
     /// # Source
     /// Brakmo, Peterson: "TCP Vegas: End to End Congestion Avoidance on a Global Internet" (1995), section 3.2, as Netflix has
     /// turned it to concurrency: concurrency-limits, `VegasLimit`, with `alpha = 3 log10(limit)` and `beta = 6 log10(limit)`.
     /// Deviations: it counts windows with [many faults](crate::adaptive::SampleWindow::is_faulty) as a drop, and
-    /// forgets the shortest latency after 30 windows, where the original does it after up to 30 times the limit of samples,
+    /// forgets the shortest latency after 30 windows, while the original does so after up to 30 times the limit of samples,
     /// drawn at random.
     ///
     /// # Rounding
     /// As under [`Gradient`](Self::Gradient).
     Vegas,
-    /// One more after each window that used it, a tenth less after each with [many
+    /// One more after each window that used the whole limit, a tenth less after each window with [many
     /// faults](crate::adaptive::SampleWindow::is_faulty).
     ///
     /// # Source
     /// Chiu, Jain: "Analysis of the Increase and Decrease Algorithms for Congestion Avoidance in Computer Networks" (1989); the
-    /// numbers are those of Netflix, concurrency-limits, `AIMDLimit`. Deviation: per window, not per sample.
+    /// numbers come from Netflix, concurrency-limits, `AIMDLimit`. Deviation: per window, not per sample.
     ///
     /// # Rounding
     /// Down to whole requests after a decrease, as in the original.

@@ -1,4 +1,4 @@
-//! The number that an algorithm arrives at: [`Estimate`].
+//! The number that an algorithm computes: [`Estimate`].
 
 use super::aimd;
 use super::gradient::Gradient;
@@ -14,11 +14,11 @@ pub struct LimitBounds {
     pub at_least: u64,
     /// The largest number.
     pub at_most: u64,
-    /// The number before there are samples.
+    /// The number before the first samples.
     pub first: u64,
 }
 
-/// The number of requests that a service can bear, estimated by an algorithm from windows of samples.
+/// The number of requests that a service can handle, estimated by an algorithm from windows of samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Estimate {
     state: Estimator,

@@ -3,23 +3,23 @@
 use super::SampleWindow;
 use super::estimate::ONE;
 
-/// The limit grows until latency is this many percent of the unloaded latency, and by the headroom beyond.
+/// The limit grows until latency is this many percent of the unloaded latency, plus the headroom.
 const TOLERATED: u64 = 120;
 /// The growth of a window, in percent of the limit, before smoothing.
 const STEEPEST: u64 = 130;
-/// Smoothed latency moves half of the way to that of a window of half as many samples, or more.
+/// Smoothed latency moves half of the way to the latency of a window with at least half as many samples.
 const FULL: u64 = 100;
 /// Windows in use between two measurements of the unloaded latency.
 const EVERY: u32 = 100;
 /// Windows after a measurement for which none follows it, however much latency has changed.
 const SOON: u32 = 5;
-/// Latency that is outside of this, in percent of the unloaded latency, is worth a measurement.
+/// Latency outside this range, in percent of the unloaded latency, triggers a measurement.
 const EXPECTED: std::ops::RangeInclusive<u64> = 80..=200;
-/// A measured latency within this, in percent of the former one, is averaged with it.
+/// A measured latency within this, in percent of the former one, is averaged with the former one.
 const SAME: std::ops::RangeInclusive<u64> = 75..=130;
 /// The limit during a measurement, in percent of the limit.
 const LOWERED: u64 = 50;
-/// Latency that falls below this, in percent, with half of the limit was all queue: half of the limit still is too much.
+/// Latency that falls below this, in percent, with half of the limit was all queue: half of the limit is still too much.
 const ALL_QUEUE: u64 = 62;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,7 +33,7 @@ pub(super) struct Gradient {
     windows: u32,
 }
 
-/// A measurement that goes on.
+/// A measurement in progress.
 #[derive(Clone, Copy, Debug)]
 struct Measurement {
     /// The limit before it.
@@ -48,7 +48,7 @@ struct Measurement {
 impl Gradient {
     pub(super) fn next(&mut self, limit: u64, lowest: u64, window: &SampleWindow) -> u64 {
         match self.measurement.take() {
-            // The latency of faults says nothing: many requests fail immediately.
+            // The latency of faults has no meaning: many requests fail immediately.
             measurement if window.is_faulty() => {
                 let before = measurement.map_or(limit, |measurement| measurement.before);
                 before * 9 / 10
@@ -100,7 +100,8 @@ impl Gradient {
         }
         let measured_us = u64::try_from(sum_us / u128::from(samples.max(1))).unwrap_or(u64::MAX);
         let is_all_queue = percent(measured_us, self.recent_us, 100) < ALL_QUEUE;
-        // A latency close to the former one is averaged with it. Another latency is another state of the service, and measured again.
+        // A latency close to the former one is averaged with it. A different latency is a different state of the service, and is measured
+        // again.
         let is_same = SAME.contains(&percent(measured_us, self.unloaded_us, 100));
         self.windows = if is_same && !is_all_queue { 0 } else { EVERY - SOON };
         self.unloaded_us = if is_same { towards(self.unloaded_us, measured_us, 3, 10) } else { measured_us };
@@ -152,7 +153,7 @@ mod tests {
             Self { gradient: Gradient::default(), limit: first * ONE }
         }
 
-        /// The limits after this many windows in which as many requests come as the limit allows.
+        /// The limits after this many windows with as many requests as the limit allows.
         fn run(&mut self, service: Service, windows: u32) -> Vec<u64> {
             let window = |limit: u64| SampleWindow {
                 latency: Duration::from_micros(

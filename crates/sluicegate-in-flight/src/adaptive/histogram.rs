@@ -3,7 +3,7 @@
 /// Parts of an octave, so that a part is at most a sixteenth wider than it is long.
 const PARTS: usize = 1 << BITS;
 const BITS: u32 = 4;
-/// Times from here on are counted as one: 19 hours.
+/// Longer times count as this one: 19 hours.
 const LONGEST_US: u64 = (1 << 36) - 1;
 
 /// Times in microseconds, counted by their size.

@@ -1,6 +1,6 @@
-//! The number of requests that a service can bear, estimated from their latency: [`Estimate`].
+//! The number of requests that a service can handle, estimated from their latency: [`Estimate`].
 //!
-//! Pure functions of samples: no clock, no lock, no float. [`Samples`] sums up latencies and closes a [`SampleWindow`] now and then;
+//! Pure functions of samples: no clock, no lock, no float. [`Samples`] sums up latencies and closes a [`SampleWindow`] from time to time;
 //! an [`Estimate`] turns each window into the number of requests that may be under way in the next one. `InFlight::adaptive`
 //! does both with each request; this module is for other uses of the number.
 //!
@@ -8,7 +8,7 @@
 //! use std::time::Duration;
 //! use sluicegate_in_flight::adaptive::{LimitBounds, Estimate, LimitAlgorithm, Sample, Samples};
 //!
-//! // A service with ten workers, each busy with a request for 20 ms; all others wait inside of it.
+//! // A service with ten workers, each busy with a request for 20 ms; all others wait inside it.
 //! let latency = |in_flight: u64| Duration::from_millis(20 * in_flight.max(10) / 10);
 //! let mut estimate = Estimate::new(LimitAlgorithm::default(), LimitBounds::default());
 //! let mut samples = Samples::new(10);
@@ -26,7 +26,7 @@
 //! ```
 //!
 //! # When not to use it
-//! Where latency does not depend on load, such as for long polls, which wait for an event that does not limit their number.
+//! If latency does not depend on load, for example for long polls: they wait for events, and these do not limit their number.
 
 mod aimd;
 mod algorithm;

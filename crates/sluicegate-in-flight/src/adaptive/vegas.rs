@@ -8,7 +8,7 @@ const FORGET: u32 = 30;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Vegas {
-    /// The shortest latency, which stands for an idle service.
+    /// The shortest latency, which represents an idle service.
     shortest_us: Option<u64>,
     windows: u32,
 }
@@ -61,7 +61,7 @@ mod tests {
         }) / ONE
     }
 
-    /// The examples of `VegasLimitTest`: in those with a fixed alpha of 3 and beta of 6, the limit is one at which they are.
+    /// The examples of `VegasLimitTest`: examples with a fixed alpha of 3 and beta of 6 use a limit with these values.
     #[test]
     fn it_moves_as_in_the_published_examples() {
         assert_eq!(after(10_000, &[(10_000, 5_000)]), 10_000, "the first is the shortest");

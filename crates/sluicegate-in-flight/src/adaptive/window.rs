@@ -39,11 +39,11 @@ pub struct SampleWindow {
 /// Collects samples until there are enough of them for a [`SampleWindow`].
 ///
 /// A sample closes the window when the window is a tenth of a second long, as long as its samples took on average (up to ten
-/// seconds), and has the [least number](Self::new) of samples. So a window after a change is about requests that have met the
-/// change, and a service without requests changes nothing.
+/// seconds), and has the [least number](Self::new) of samples. So a window after a change covers requests that have seen
+/// the change, and a service without requests changes nothing.
 ///
 /// # State
-/// About two kilobytes: a count for each part of a histogram, whose parts are a sixteenth of their time wide.
+/// About two kilobytes: a count for each part of a histogram, with parts a sixteenth as wide as their time.
 #[derive(Clone, Debug)]
 pub struct Samples {
     least: u64,

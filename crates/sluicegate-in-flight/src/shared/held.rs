@@ -10,11 +10,11 @@ use crate::place::QueuePlace;
 /// The permits of a key that this instance holds.
 #[derive(Default)]
 pub(super) struct HeldPermits {
-    /// Permits that are out, the oldest first.
+    /// Permits in use, the oldest first.
     permits: Vec<Arc<PermitTicket>>,
     /// The number of lost permits whose holders have not dropped them.
     pub(super) lost: u64,
-    /// The number of permits that the store has granted to this instance, and the time until which it does.
+    /// The number of permits that the store has granted to this instance, and the end of the grant.
     pub(super) granted: u64,
     pub(super) until_us: u64,
     /// The number of permits that were left for all instances, by the last answer.
@@ -23,10 +23,10 @@ pub(super) struct HeldPermits {
     pub(super) instances: u64,
     /// The number of permits to give back, because other instances have requests that wait longer.
     pub(super) owed: u64,
-    /// The number of permits that went back for other instances since the store was asked last.
+    /// The number of permits given back for other instances since the last call to the store.
     pub(super) returned: u64,
     pub(super) asks: VecDeque<PermitAsk>,
-    /// Whether the store has to be told.
+    /// Whether the store has to be called.
     pub(super) is_changed: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct PermitAsk {
 }
 
 impl HeldPermits {
-    /// The number of permits that are out and not lost.
+    /// The number of permits in use and not lost.
     pub(super) fn in_use(&self) -> u64 {
         self.permits.len() as u64
     }
@@ -53,7 +53,7 @@ impl HeldPermits {
         self.permits.push(ticket);
     }
 
-    /// Counts a permit as back; says whether it goes back to the store for another instance.
+    /// Counts a permit as back; returns whether it goes back to the store for another instance.
     pub(super) fn put_back(&mut self, ticket: &Arc<PermitTicket>) -> bool {
         let Some(position) = self.permits.iter().position(|other| Arc::ptr_eq(other, ticket)) else {
             self.lost = self.lost.saturating_sub(1);
@@ -69,8 +69,8 @@ impl HeldPermits {
         is_owed
     }
 
-    /// Notes what the store has granted; it says how many permits are lost by that, and adds the wakers to call. The newest permits are
-    /// lost, so that work that has gone on for long goes on.
+    /// Notes the store's grant; returns the number of permits lost by it, and adds the wakers to call. The newest permits are
+    /// lost, so that long-running work continues.
     pub(super) fn grant(&mut self, granted: u64, woken: &mut Wakers) -> u64 {
         self.granted = granted;
         let kept = usize::try_from(granted).unwrap_or(usize::MAX).min(self.permits.len());
@@ -89,7 +89,7 @@ impl HeldPermits {
         self.lose(lost, woken)
     }
 
-    /// Whether the store has granted some of the permits that are out.
+    /// Whether the store has granted some of the permits in use.
     pub(super) fn is_in_store(&self) -> bool {
         self.permits.iter().any(|ticket| ticket.fate() == Fate::InStore)
     }
@@ -101,7 +101,7 @@ impl HeldPermits {
         number
     }
 
-    /// Whether nothing is known of the key that has to be kept.
+    /// Whether there is no data of the key to keep.
     pub(super) fn is_idle(&self) -> bool {
         self.permits.is_empty()
             && self.lost == 0

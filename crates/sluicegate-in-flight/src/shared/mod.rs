@@ -1,8 +1,8 @@
 //! Permits that the instances of a service share: [`InstancePermits`].
 //!
 //! The store knows one number for each key and instance: the permits that the instance holds. This table gives them out, and has the
-//! requests that wait. A task of the store tells the store what the instance holds and wants ([`demands`](SharedPermits::demands)), and
-//! this table what the store has granted ([`answer`](SharedPermits::answer)). One lock for all keys: each permit costs a call anyway.
+//! waiting requests. A task of the store sends the instance's permits and demands to the store ([`demands`](SharedPermits::demands)), and
+//! passes the store's grants to this table ([`answer`](SharedPermits::answer)). All keys share one lock: each permit costs a call anyway.
 
 mod held;
 mod sharing;
@@ -34,7 +34,7 @@ use crate::permit::{PermitOf, PermitReply, SeatOf};
 use crate::place::QueuePlace;
 use crate::status::SharedStatus;
 
-/// The permits of one limit that this instance holds, for all keys: those that the store shares by [`SharedPermits`].
+/// The permits of one limit that this instance holds, for all keys; the store manages them by [`SharedPermits`].
 pub(crate) struct InstancePermits {
     name: String,
     number: AtomicU64,
@@ -50,7 +50,7 @@ pub(crate) struct InstancePermits {
 #[derive(Default)]
 struct SharedState {
     keys: HashMap<Key, HeldPermits, RandomState>,
-    /// The keys that the store has to be told of.
+    /// The keys to report to the store.
     changed: Vec<Key>,
     /// The number of requests that wait for permits that come back.
     waiting: usize,
@@ -63,7 +63,7 @@ struct SharedState {
     task: Option<Waker>,
 }
 
-/// The permits of a key that were lost, to be told outside of the lock.
+/// The lost permits of a key, to be reported outside of the lock.
 type LostPermits = Vec<(Key, u64)>;
 
 impl InstancePermits {
@@ -145,13 +145,13 @@ impl InstancePermits {
         if let Some(position) = held.asks.iter().position(|ask| Arc::ptr_eq(&ask.place, place)) {
             let ask = held.asks.remove(position);
             *waiting -= usize::from(ask.is_some_and(|ask| ask.waits));
-            // Otherwise others wait behind a request that has gone.
+            // Otherwise other requests wait behind a request that has left.
             change(key, held, changed);
             self.release(state, Wakers::new(), LostPermits::new());
         }
     }
 
-    /// Whether the permit is lost, also if its holder was not told yet.
+    /// Whether the permit is lost, even if its holder was not notified yet.
     pub(super) fn is_lost(&self, key: &Key, ticket: &PermitTicket) -> bool {
         match ticket.fate() {
             Fate::Lost => true,
@@ -163,7 +163,7 @@ impl InstancePermits {
         }
     }
 
-    /// Another number of permits. Each answer of the store is by the number with which it was asked.
+    /// Changes the number of permits. Each answer of the store uses the number that it was asked with.
     pub(super) fn set_permits(&self, permits: u64) {
         self.number.store(permits, Ordering::Relaxed);
         let mut state = self.lock();
@@ -189,7 +189,7 @@ impl InstancePermits {
         self.lock().keys.values().map(|held| held.in_use() + held.lost).sum()
     }
 
-    /// The number of permits that are left for all instances, as nearly as this one knows it.
+    /// The number of permits that are left for all instances, as closely as this one knows it.
     pub(super) fn remaining(&self, key: KeyRef<'_>) -> u64 {
         let known =
             self.lock().keys.get(&key.to_key()).filter(|held| held.until_us > 0).map(|held| held.left);
@@ -256,7 +256,7 @@ impl InstancePermits {
         }
     }
 
-    /// Releases the lock, and then wakes tasks, that of the store among them if it has to be told something, and tells listeners.
+    /// Releases the lock, then wakes tasks, including the store's task if there are changes to report, and notifies listeners.
     fn release(&self, mut state: MutexGuard<'_, SharedState>, woken: Wakers, lost: LostPermits) {
         let task = if state.changed.is_empty() { None } else { state.task.take() };
         drop(state);
@@ -269,13 +269,13 @@ impl InstancePermits {
         }
     }
 
-    /// Nothing panics while it holds the lock, so what it protects is whole.
+    /// No code panics while it holds the lock, so the protected data is consistent.
     fn lock(&self) -> MutexGuard<'_, SharedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Notes that the store has to be told of a key.
+/// Notes a key to report to the store.
 fn change(key: &Key, held: &mut HeldPermits, changed: &mut Vec<Key>) {
     if !held.is_changed {
         held.is_changed = true;

@@ -10,7 +10,7 @@ use sluicegate_core::policy::OnOutage;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sharing {
-    /// The time after which the permits of an instance that the store does not hear of are given to others.
+    /// The time after which the permits of a silent instance are given to others.
     pub lease: Duration,
     /// The treatment of requests while the store gives no answer.
     pub on_outage: OnOutage,

@@ -1,4 +1,4 @@
-//! The side of the permits that the task of a store works on: [`SharedPermits`].
+//! The part of the permits for the task of a store: [`SharedPermits`].
 
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
@@ -62,10 +62,10 @@ impl SharedPermits for InstancePermits {
             let held = keys.get_mut(&key)?;
             held.is_changed = false;
             if held.until_us <= now_us && held.is_in_store() {
-                // This process has stood still, and others may have had them since.
+                // This process was paused, and others may have held the permits since.
                 lost.push((key.clone(), held.expire(&mut woken)));
             }
-            // More is given out when the store has answered: it may not count what is not in use any more.
+            // More permits are given out after the store's answer: it may not count permits that are no longer in use.
             (held.granted, held.returned) = (held.in_use(), 0);
             held.asks.iter_mut().for_each(|ask| ask.is_sent = true);
             let waited_us = held.asks.front().map_or(0, |ask| now_us.saturating_sub(ask.since_us));
@@ -91,7 +91,7 @@ impl SharedPermits for InstancePermits {
         held.until_us = demand.asked_at_us.saturating_add(micros(self.sharing.lease));
         (held.left, held.instances) = (grant.left, grant.instances);
         let lost = held.grant(grant.held, &mut woken);
-        // Permits that came back for other instances while the call was under way.
+        // Permits that came back for other instances during the call.
         let returned = std::mem::take(&mut held.returned);
         held.granted = held.granted.saturating_sub(returned);
         held.owed = grant.owed.saturating_sub(returned);
@@ -119,7 +119,7 @@ impl SharedPermits for InstancePermits {
         let SharedState { keys, changed, waiting, .. } = &mut *state;
         for demand in demands {
             if let Some(held) = keys.get_mut(&demand.key) {
-                // The store may have granted what this instance does not know.
+                // The store may have granted permits that this instance does not know.
                 change(&demand.key, held, changed);
             }
         }

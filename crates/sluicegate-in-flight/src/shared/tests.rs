@@ -1,4 +1,4 @@
-//! An instance with the grants of a store: without a store, on a clock that stands still.
+//! Tests of an instance with scripted grants: without a store, on a stopped clock.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -80,7 +80,7 @@ fn what_the_store_grants_goes_to_the_first_who_asked_and_attempts_wait_for_no_mo
     assert!(poll(&mut first).is_pending());
     let demand = it.demand();
     assert_eq!((demand.in_use, demand.wanted, demand.waiting), (0, 3, 2));
-    // It has come while the store was asked, and waits for the next answer.
+    // It arrived while the store was asked, and waits for the next answer.
     let mut fourth = it.attempt("ada");
     it.shared.answer(&demand, PermitGrant::new(1, 0, 0));
     let permit = given(&mut first);
@@ -118,7 +118,7 @@ fn a_permit_that_is_owed_goes_back_and_the_next_is_for_those_who_wait_here() {
     it.shared.answer(&it.demand(), PermitGrant::new(3, 0, 2));
     drop(permits.pop());
     assert!(poll(&mut waits[0]).is_pending());
-    // The second comes back while the store is told of the first.
+    // The second comes back while the first is reported to the store.
     let demand = it.demand();
     assert_eq!((demand.in_use, demand.wanted), (2, 5));
     drop(permits.pop());
@@ -206,7 +206,7 @@ fn in_an_outage_permits_are_given_as_the_limit_says() {
         results.iter().filter_map(|result| result.as_ref().err()).all(|none| none.kind() == kind)
     };
     assert!(of_all(&rest, NoPermitKind::Permits));
-    // One that waits does so until a permit comes back.
+    // A waiting request waits until a permit comes back.
     let mut waits = it.jobs.acquire("ada");
     assert!(poll(&mut waits).is_pending());
     drop(first);
@@ -219,7 +219,7 @@ fn in_an_outage_permits_are_given_as_the_limit_says() {
     let (first, rest) = ask(&it);
     assert!(matches!(first, Poll::Ready(Err(none)) if none.kind() == NoPermitKind::Outage));
     assert!(rest.len() == 11 && rest.iter().all(Result::is_err) && of_all(&rest, NoPermitKind::Outage));
-    // The next request finds out whether there are answers again.
+    // The next request tests whether there are answers again.
     it.shared.resume();
     assert!(poll(&mut it.attempt("ada")).is_pending());
 }
@@ -246,7 +246,7 @@ fn one_who_gives_up_takes_no_permit_along() {
     let permits = it.held("ada", 1);
     let (first, mut second) = (it.jobs.acquire("ada"), it.jobs.acquire("ada"));
     drop(permits);
-    drop(first); // it had the permit, and did not look
+    drop(first); // it had the permit but was not polled
     let permit = given(&mut second);
     assert_eq!(it.jobs.in_use("ada"), 1);
     drop((permit, it.jobs.acquire("ada")));

@@ -67,7 +67,7 @@ impl PermitTicket {
         Poll::Pending
     }
 
-    /// Nothing panics while it holds the lock, so what it protects is whole.
+    /// No code panics while it holds the lock, so the protected data is consistent.
     fn lock(&self) -> MutexGuard<'_, TicketState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
