@@ -1,6 +1,6 @@
-//! Values with the place where they stand in the file.
+//! Values with their position in the file.
 //!
-//! Places are lines and columns from 1, as editors count them, and stay with a value until the last check that can find fault with it.
+//! Places are lines and columns from 1, as editors count them. A value keeps its place until the last check that can fail.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -14,11 +14,11 @@ use serde_saphyr::Spanned;
 pub(crate) struct Position {
     pub line: usize,
     pub column: usize,
-    /// The number of characters that the value has on this line.
+    /// The number of characters of the value on this line.
     pub length: usize,
 }
 
-/// A value, and its place.
+/// A value and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct At<T> {
     pub value: T,
@@ -32,17 +32,17 @@ impl Position {
         Self { line: number(location.line()), column: number(location.column()), length }
     }
 
-    /// Whether the other place begins in this one.
+    /// Whether the other place begins inside this one.
     pub(crate) fn has(self, other: Self) -> bool {
         self.line == other.line
             && (self.column..self.column.saturating_add(self.length)).contains(&other.column)
     }
 
-    /// The place of a part of the plain text that stands here. `range` counts bytes of `text` as it was read.
+    /// The place of a part of the plain text at this place. `range` counts bytes of `text` as it was read.
     pub(crate) fn part(self, text: &str, range: &Range<usize>) -> Self {
         let chars = |range: Range<usize>| text.get(range).map(|part| part.chars().count());
         match (chars(0..range.start), chars(range.clone())) {
-            // A quoted or assembled text is longer than its value: then the place of the whole is returned.
+            // A quoted or assembled text is longer than its value: then the place of the whole text is returned.
             (Some(before), Some(length)) if self.length == text.chars().count() => {
                 Self { column: self.column + before, length, ..self }
             }

@@ -15,11 +15,11 @@ use crate::rules::Rules;
 use crate::source::FileSource;
 use crate::variables::Variables;
 
-/// Settings of rules that a file and a store do not have; made by [`Rules::builder`].
+/// Settings of rules that neither a file nor a store has; made by [`Rules::builder`].
 ///
 /// A file names rooms and their rates. It cannot hold the secret that passes are signed with, nor the line that instances share: code gives
-/// both, and they stay while files change. Without them a file with a room is refused, because a sale would otherwise begin with its door
-/// open.
+/// both, and they stay while files change. Without them, a file with a room is refused, because otherwise a sale would begin with
+/// its door open.
 #[derive(Clone, Default)]
 #[must_use = "a builder does nothing until it puts a file in force"]
 pub struct RulesBuilder {
@@ -52,8 +52,8 @@ impl RulesBuilder {
         self
     }
 
-    /// Opens every policy of the file, so that a program can check policies by name, as `sluicegate serve` does. Default: only those that
-    /// a rule uses are opened, and a policy of code may have the name of another.
+    /// Opens every policy of the file, so that a program can check policies by name, as `sluicegate serve` does. Default: only policies
+    /// used by a rule are opened, and a policy of code may have the name of an unused one.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Store};
@@ -74,7 +74,7 @@ impl RulesBuilder {
         self
     }
 
-    /// Does what [`Rules::new`] does, for rules that code has read or written itself; nothing is read again.
+    /// Does what [`Rules::new`] does, for rules that code has read or written itself, without reading them again.
     ///
     /// # Errors
     /// As [`Rules::new`].

@@ -55,21 +55,21 @@ use crate::compile::{FileRoom, NamedStore};
 pub struct Changes {
     /// Names of policies that did not change.
     pub kept: Vec<String>,
-    /// Names of policies with their old and new quotas, as `("login", "5/min", "10/min")`; what was spent counts. Both texts are equal
-    /// where only options changed.
+    /// Names of policies with their old and new quotas, as `("login", "5/min", "10/min")`; spent units count. Both texts are equal
+    /// if only options changed.
     pub changed: Vec<(String, String, String)>,
-    /// Names of policies that are new.
+    /// Names of new policies.
     pub added: Vec<String>,
     /// Names of policies that no rule uses any more. Their keys are forgotten as they come to rest; a policy that code has opened under
     /// such a name is in force again.
     pub removed: Vec<String>,
     /// Overrides that operators have set on policies of the file. Such a policy follows the file again when its override ends.
     pub overrides: Vec<String>,
-    /// Waiting rooms that changed, with their old and new rates, as `("sale", "50/s", "80/s")`; visitors that wait keep their places. Both
-    /// texts are equal where only `room` changed. Rooms are also listed in `kept`, `added` and `removed`; visitors that wait in a removed
-    /// room are let in when they ask next.
+    /// Waiting rooms that changed, with their old and new rates, as `("sale", "50/s", "80/s")`; waiting visitors keep their places. Both
+    /// texts are equal if only `room` changed. Rooms are also listed in `kept`, `added` and `removed`; visitors waiting in a removed
+    /// room are admitted at their next request.
     pub rooms: Vec<(String, String, String)>,
-    /// Sections that changed and that a service reads only when it starts: `store`.
+    /// Changed sections that a service reads only when it starts: `store`.
     pub needs_restart: Vec<String>,
 }
 
@@ -159,7 +159,7 @@ fn words(old: &Policy, new: &Policy) -> (String, String) {
 /// The most names of one kind that the line shows.
 const MOST: usize = 20;
 
-/// The names of one kind, behind the word for it.
+/// The names of one kind, after the word for it.
 fn part(kind: &str, names: &[impl fmt::Display]) -> Option<String> {
     let shown: Vec<String> = names.iter().take(MOST).map(ToString::to_string).collect();
     let more = names.len() - shown.len();

@@ -15,7 +15,7 @@ pub(crate) struct Deferring {
     deferral: Arc<dyn Defer>,
     /// The limits that refuse.
     refusing: LimitsHandle,
-    /// The numbers at once, before these.
+    /// The limits on requests at once, before `refusing`.
     in_flight: InFlightHandle,
     /// The limits that defer.
     limits: LimitsHandle,

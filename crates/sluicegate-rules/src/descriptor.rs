@@ -56,7 +56,7 @@ pub struct Descriptor {
     limit: Option<Quota>,
 }
 
-/// The descriptor that a request stands for, in its extensions.
+/// The descriptor that a request represents, in its extensions.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestDescriptor {
     of: Descriptors,
@@ -109,7 +109,7 @@ impl Descriptors {
 }
 
 impl RequestDescriptor {
-    /// The descriptor that a request stands for, if it does.
+    /// The descriptor that a request represents, if any.
     pub(crate) fn of(request: RequestView<'_>) -> Option<&Self> {
         request.extensions.get()
     }
@@ -135,7 +135,7 @@ impl RequestDescriptor {
         self.descriptor().limit
     }
 
-    /// All descriptors of the same request, this one included.
+    /// All descriptors of the same request, including this one.
     pub(crate) fn siblings(&self) -> &Descriptors {
         &self.of
     }

@@ -6,10 +6,10 @@ use std::fmt;
 use crate::at::Position;
 use crate::shown::shown;
 
-/// A rules file that cannot be used: all that is wrong with its values, or the first thing that is wrong with its shape.
+/// A rules file that cannot be used: all mistakes in its values, or the first mistake in its shape.
 ///
 /// `Display` writes it as a compiler would: file, line and column, the mistake and what would be accepted, and the line with a caret under
-/// the value. Lines are shown only of sections without secrets.
+/// the value. Only lines of sections without secrets are shown.
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};
@@ -19,12 +19,12 @@ use crate::shown::shown;
 /// assert!(error.to_string().starts_with("rules.yaml:3:20: error: "), "{error}");
 /// ```
 ///
-/// At most a hundred mistakes are reported, in the order of the file; warnings are left out where there are errors. If the shape is wrong,
-/// as by an unknown word or a value of another type, only the first mistake is reported, because nothing behind it can be understood.
+/// At most a hundred mistakes are reported, in the order of the file; warnings are left out if there are errors. If the shape is wrong,
+/// as by an unknown word or a value of another type, only the first mistake is reported, because the text after it cannot be understood.
 ///
 /// # Secrets
 /// No line of `jwt`, `store` and `api_keys` is shown, nor of an unknown section, nor of a file that is one value in braces. A rule is shown up
-/// to the first line with another word than those that have no secrets behind them, such as `header` and `query`:
+/// to the first line with a word that may have a secret after it, such as `header` and `query`:
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};
@@ -42,7 +42,7 @@ pub struct RulesError {
     problems: Vec<Problem>,
 }
 
-/// One mistake, or something that is worth a second look. `Display` writes it as a compiler does, over three lines where its line may be
+/// One mistake, or something that is worth a second look. `Display` writes it as a compiler does, on three lines if its line may be
 /// shown; programs read [`line`](Self::line), [`column`](Self::column) and [`text`](Self::text).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -65,7 +65,7 @@ impl RulesError {
         problems.into_errors()
     }
 
-    /// All that is wrong, in the order of the file.
+    /// All mistakes, in the order of the file.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
@@ -83,7 +83,7 @@ impl Problem {
     }
 
     /// The mistake, and what would be accepted: a sentence without the place and without a full stop. It contains no values of secret
-    /// sections. Later versions may word it in another way.
+    /// sections. Later versions may word it differently.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -94,9 +94,9 @@ pub(crate) struct Problems<'a> {
     source: &'a str,
     text: &'a str,
     found: Vec<Problem>,
-    /// The number of mistakes beyond those that are reported.
+    /// The number of mistakes that are not reported.
     more: usize,
-    /// Places whose mistake is already known: errors that are found there later are not reported.
+    /// Places with a known mistake: later errors there are not reported.
     known: Vec<Position>,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Problems<'a> {
         }
     }
 
-    /// An error that explains all errors that are found here later, which are not reported.
+    /// An error that explains all later errors at this place; these are not reported.
     pub(crate) fn cause(&mut self, place: Position, text: impl Into<String>) {
         let is_told = self.has_room(true);
         self.error(place, text);
@@ -128,7 +128,7 @@ impl<'a> Problems<'a> {
         self.add(place.into(), text.into(), false);
     }
 
-    /// Adds an error in another file, of which no line is shown.
+    /// Adds an error in another file, without showing a line of it.
     pub(crate) fn error_in(&mut self, source: &str, place: Option<Position>, text: String) {
         self.push(Problem { source: source.to_owned(), place, is_error: true, text, line: None });
     }
@@ -139,7 +139,7 @@ impl<'a> Problems<'a> {
     }
 
     fn add(&mut self, place: Option<Position>, text: String, is_error: bool) {
-        // The file is read up to the line, so this is skipped for a problem that is only counted.
+        // This reads the file up to the line, so it is skipped for a problem that is only counted.
         let line = place.filter(|_| self.has_room(is_error)).and_then(|place| shown(self.text, place.line));
         self.push(Problem {
             source: self.source.to_owned(),
@@ -158,12 +158,12 @@ impl<'a> Problems<'a> {
         }
     }
 
-    /// Whether one more is reported: beyond the most, only the first error is.
+    /// Whether one more problem is reported: above the maximum, only the first error is.
     fn has_room(&self, is_error: bool) -> bool {
         self.found.len() < MOST || is_error && !self.has_errors()
     }
 
-    /// Whether no secret can stand at this place.
+    /// Whether this place cannot hold a secret.
     pub(crate) fn is_open(&self, place: Position) -> bool {
         shown(self.text, place.line).is_some()
     }

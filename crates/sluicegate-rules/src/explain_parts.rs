@@ -1,4 +1,4 @@
-//! The waiting rooms that a request comes to, and the queue that may keep it: [`RoomExplained`], [`DeferralExplained`].
+//! The waiting rooms of a request, and the queue that may keep it: [`RoomExplained`], [`DeferralExplained`].
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use sluicegate_core::Quota;
 use sluicegate_core::policy::TimeSpan;
 use sluicegate_tower::room::RoomNumbers;
 
-/// A waiting room, for a request that comes to it. A request that shows no pass waits there.
+/// A waiting room that a request comes to. A request that shows no pass waits there.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RoomExplained {
     /// Its name.
     pub name: String,
-    /// The rate that the file says.
+    /// The rate in the file.
     pub rate: Quota,
     /// Its current numbers; `None` in a tool, which has no line.
     ///
-    /// They are of one moment, and estimates where the line is long: visitors who leave are noticed only at their turn.
+    /// They are from one moment, and estimates if the line is long: visitors who leave are noticed only at their turn.
     pub numbers: Option<RoomNumbers>,
 }
 
@@ -24,7 +24,7 @@ pub struct RoomExplained {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeferralExplained {
-    /// Its name. Its quotas, by which jobs are carried out, are those of the limit.
+    /// Its name. Its quotas, which jobs are run by, are listed with the limit.
     pub policy: String,
     /// The most bytes of a body that the queue of the program keeps; a request with a longer one is refused. `None` in a tool, which has no
     /// queue.

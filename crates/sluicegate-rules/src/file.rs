@@ -14,10 +14,10 @@ use crate::leases::Leases;
 use crate::read;
 use crate::variables::Variables;
 
-/// A rules file that was read and found good. It changes nothing until it is put in force by [`Rules`](crate::Rules).
+/// A rules file that was read and is valid. It changes nothing until [`Rules`](crate::Rules) puts it in force.
 ///
-/// Reading connects to nothing and counts nothing, so that tools can look at files for other machines. The policies are put together on a
-/// store of their own, without the table size that they ask for, so that mistakes that show only then are reported as well.
+/// Reading connects to nothing and counts nothing, so that tools can look at files for other machines. The policies are opened on a
+/// separate store, without their table sizes, so that mistakes that show only then are reported as well.
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};
@@ -40,14 +40,14 @@ use crate::variables::Variables;
 /// ```
 ///
 /// # Values
-/// Every value is a text to the parser, and is understood later by the code that reads it everywhere else. Quotes are needed around
-/// braces (`"/users/{id}"`), and nowhere else.
+/// The parser treats every value as text; the same code as elsewhere reads it later. Quotes are needed only around
+/// braces (`"/users/{id}"`).
 ///
 /// | of | written as | range |
 /// |---|---|---|
-/// | quota | `5/min`, `10/s burst 20`, `1.5k/12h`, `60/min burst 100 start 10`, `2M/month in Asia/Seoul carry over 20%`: units, a period, the units that pass at once from rest, and those of a key that is not known | up to 10^6 units in 1 ms to 30 days in any case; an error says what more is exact |
+/// | quota | `5/min`, `10/s burst 20`, `1.5k/12h`, `60/min burst 100 start 10`, `2M/month in Asia/Seoul carry over 20%`: units, a period, the units that pass at once from rest, and the units of an unknown key | up to 10^6 units in 1 ms to 30 days in any case; an error explains other exact quotas |
 /// | time | a whole number with `ns`, `us`, `ms`, `s`, `min`, `h`, `d` or `w`: `500ms`, `30 days` | no months, no fractions |
-/// | wait | `deny`, or `wait` with a time: `wait 5s`; of a policy also `room` and `defer` | |
+/// | wait | `deny`, or `wait` with a time: `wait 5s`; in a policy also `room` and `defer` | |
 /// | moment (`opens_at`) | `2026-11-27T12:00:00Z`, `2026-11-27T13:00:00+01:00` | from 1970 on |
 /// | number of visitors, of places (`room`) | `500` | 1 to 2^32 |
 /// | number of units (`cost`) | `10`, `1_000` | 1 to 2^32, and at most the burst of each limit |
@@ -56,7 +56,7 @@ use crate::variables::Variables;
 /// | number of permits | `2` | 1 to 1,000,000 |
 /// | number of refusals (`suspend`) | `100 in 10min` | 1 to 1,000,000 |
 /// | share | `1/10` | above 0, up to the whole; each quota keeps at least a unit |
-/// | field of JSON (`settle`) | `usage.total_tokens`: names that dots separate | up to 16 fields of up to 256 bytes; each price 1 to 2^32 units |
+/// | field of JSON (`settle`) | `usage.total_tokens`: names separated by dots | up to 16 fields of up to 256 bytes; each price 1 to 2^32 units |
 /// | statuses (`refund_if`) | `502`, `5xx` | 100 to 999, and `1xx` to `5xx` |
 /// | status of a denial, of a missing key | `403` | 400 to 599 |
 /// | network | `10.0.0.0/8`, `2001:db8::/32`, an address alone | |
@@ -86,19 +86,20 @@ use crate::variables::Variables;
 /// ```
 ///
 /// # Bounds
-/// A file has at most 1 MiB, one of API keys 16 MiB (some 200,000 of them), and one with a public key 1 MiB. Anchors are expanded within
-/// a budget, so that a small file cannot become a large one.
-/// Keys of a policy have up to 65,535 different quotas. Reading takes time in proportion to the text; a thousand rules take some milliseconds.
+/// A file has at most 1 MiB, a file of API keys 16 MiB (about 200,000 keys), and a file with a public key 1 MiB. Anchors are expanded
+/// within a budget, so that a small file cannot become a large one.
+/// Keys of a policy have up to 65,535 different quotas. Reading takes time in proportion to the text; a thousand rules take a few
+/// milliseconds.
 pub struct RulesFile {
     pub(crate) name: String,
     pub(crate) compiled: Compiled,
     warnings: Vec<Problem>,
-    /// The text in lower case; empty if a word of it may be written in another way.
+    /// The text in lower case; empty if a word in it may be written differently.
     words: String,
 }
 
 impl RulesFile {
-    /// Reads a text of YAML or JSON. Errors call it by `name`. Paths in the text are relative to the folder of the process.
+    /// Reads a text of YAML or JSON. Errors show it as `name`. Paths in the text are relative to the folder of the process.
     ///
     /// # Errors
     /// When values are wrong, with all mistakes; when the shape is wrong, with the first mistake. When `variables` have no value for one
@@ -117,7 +118,7 @@ impl RulesFile {
     /// ```
     ///
     /// # Errors
-    /// When it cannot be read, is no file, is not UTF-8 or has more than 1 MiB, and as [`parse`](Self::parse) does.
+    /// When it cannot be read, is not a regular file, is not UTF-8 or has more than 1 MiB, and as [`parse`](Self::parse) does.
     pub fn read(path: impl AsRef<Path>, variables: &Variables) -> Result<Self, RulesError> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -143,7 +144,7 @@ impl RulesFile {
                     check(&compiled, &mut problems);
                 }
                 let warnings = problems.into_result()?;
-                // A variable and an escape may stand for any word.
+                // A variable or an escape may represent any word.
                 let is_plain = !text.contains(['$', '\\']);
                 let words = if is_plain { text.to_ascii_lowercase() } else { String::new() };
                 Ok(Self { name: name.to_owned(), compiled, warnings, words })
@@ -152,7 +153,7 @@ impl RulesFile {
         }
     }
 
-    /// The changes that this file would make in the place of `old`, as a [reload](crate::Rules::reload) would report them. Overrides that
+    /// The changes from `old` to this file, as a [reload](crate::Rules::reload) would report them. Overrides that
     /// operators have set on a service are not known here.
     ///
     /// ```
@@ -185,7 +186,7 @@ impl RulesFile {
     }
 
     /// Opens the store that the file names under `store`. Redis is connected in the background of the tokio runtime that this is
-    /// called on, with a breaker and a local fallback around it; a service starts while it is away.
+    /// called on, with a breaker and a local fallback around it; a service starts while it is down.
     ///
     /// ```
     /// use sluicegate_rules::{Rules, RulesFile, Variables};
@@ -202,7 +203,7 @@ impl RulesFile {
     /// ```
     ///
     /// # Errors
-    /// When the file names none; when it names a Redis, without the feature `redis` or without a tokio runtime.
+    /// When the file names no store; when it names a Redis, without the feature `redis` or without a tokio runtime.
     pub fn open_store(&self) -> Result<Arc<dyn Store>, RulesError> {
         self.open_store_with_leases().map(|(store, _)| store)
     }
@@ -240,15 +241,15 @@ impl RulesFile {
         self.compiled.store.as_ref().map(NamedStore::kind)
     }
 
-    /// Removes the store from the file: for tools, and for programs that have opened [it](Self::open_store) themselves.
+    /// Removes the store from the file: for tools, and for programs that have opened [the store](Self::open_store) themselves.
     #[must_use]
     pub fn without_store(mut self) -> Self {
         self.compiled.store = None;
         self
     }
 
-    /// Lets everybody through the waiting rooms of the file at once, and refuses what the file defers: for tools, which have no line, no queue and
-    /// no secrets. An explanation still mentions the rooms.
+    /// Admits all visitors of the file's waiting rooms at once, and refuses requests that the file defers: for tools, which have no line,
+    /// no queue and no secrets. An explanation still mentions the rooms.
     #[must_use]
     pub fn without_rooms(mut self) -> Self {
         self.compiled.is_without_rooms = true;
@@ -301,8 +302,8 @@ impl RulesFile {
         self
     }
 
-    /// Whether a word may stand in the file, in upper or lower case. No rule reads a header field whose name is not in the file, except
-    /// fields of hosts, cookies, tokens and proxies, so that a tool with many requests can leave it out.
+    /// Whether a word may occur in the file, in upper or lower case. No rule reads a header field with a name that is not in the file,
+    /// except fields of hosts, cookies, tokens and proxies, so that a tool with many requests can leave such fields out.
     ///
     /// ```
     /// use sluicegate_rules::{RulesFile, Variables};
@@ -320,17 +321,17 @@ impl RulesFile {
         self.words.is_empty() || self.words.contains(&word.to_ascii_lowercase())
     }
 
-    /// Warnings that are worth a second look, in the order of the file. None of them keeps a service from starting.
+    /// Warnings, in the order of the file. None of them prevents a service from starting.
     ///
-    /// | warned of | because |
+    /// | warning about | because |
     /// |---|---|
     /// | a policy or a number under `in_flight` that no rule names | it limits nothing, and its name may be misspelt elsewhere |
     /// | a key that clients choose freely, without a rule by address for all requests | a client that invents keys has a new bucket with each |
     /// | a tier that is read from a header field | clients choose it, unless a proxy sets the field |
     /// | a policy that two rules spend from that may both apply | such a request gets 500 |
     /// | a cost by header whose `max` is above a burst | such a request never passes |
-    /// | a network that has bits behind its prefix, or that has every address | it is another one than it looks like |
-    /// | a variable that is not set here, for tools | its default stands for the value |
+    /// | a network with bits after its prefix, or with every address | it differs from its text |
+    /// | a variable that is not set here, for tools | its default replaces the value |
     ///
     /// ```
     /// use sluicegate_rules::{RulesFile, Variables};
@@ -349,12 +350,12 @@ impl RulesFile {
     }
 }
 
-/// Puts the limits together on a store of their own, for mistakes that show only then.
+/// Makes the limits on a separate store, to find mistakes that show only then.
 fn check(compiled: &Compiled, problems: &mut Problems<'_>) {
     let before = problems.count();
     let tried = MemoryStore::builder().table_size(1).build().and_then(|store| {
         let store: Arc<dyn Store> = (&store).into();
-        // The table sizes of the file do not matter here: nobody is counted.
+        // The table sizes of the file do not matter here: no request is counted.
         let policies: Vec<_> = compiled.policies.iter().map(|policy| policy.with_table_size(1)).collect();
         let open = limiter::open_all(Arc::clone(&store), policies)?;
         compiled.check(&open, problems);

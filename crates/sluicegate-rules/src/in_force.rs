@@ -1,6 +1,6 @@
-//! The file that is in force: [`FileInForce`], and how another one takes its place.
+//! The file in force: [`FileInForce`], and its replacement by another file.
 //!
-//! A request keeps the limits that it began with, so a reload takes effect with the next request, and never half way through one.
+//! A request keeps the limits that it began with, so a reload takes effect with the next request, never halfway through one.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use crate::file::RulesFile;
 use crate::rooms::Doors;
 use crate::source::FileContents;
 
-/// The policies and numbers of a file that is in force, and its text.
+/// The policies and numbers of the file in force, and its text.
 pub(crate) struct FileInForce {
     /// Whether the policies that no rule uses are open, too.
     open_all: bool,
     pub policies: Vec<Policy>,
-    /// The limiters of the policies that no rule uses, to keep these open.
+    /// The limiters of the policies that no rule uses, to keep them open.
     unused: Vec<RateLimiter>,
     /// The quotas of single keys.
     pub single_keys: Vec<(String, String)>,
@@ -35,40 +35,40 @@ pub(crate) struct FileInForce {
     pub rooms: Option<Vec<FileRoom>>,
     /// The limits on requests at once, by name.
     in_flight: HashMap<String, InFlight>,
-    /// The policies of code that those of the file have replaced, by name.
+    /// The policies of code that policies of the file have replaced, by name.
     code: HashMap<String, Policy>,
     pub read: Option<FileContents>,
-    /// Whether code has put another file in its place since it was read.
+    /// Whether code has replaced the file since it was read.
     pub is_replaced: bool,
     /// The mistakes in the file when it was read last.
     pub error: Option<RulesError>,
 }
 
-/// The parts of a file that requests meet.
+/// The parts of a file that decide requests.
 pub(crate) struct Put {
     pub limits: Limits,
-    /// The same in parts, in a program that keeps requests.
+    /// The same parts, split, in a program that keeps requests.
     pub split: Option<SplitLimits>,
     pub at_once: InFlightLimits,
     pub doors: Doors,
     pub explainer: Explainer,
 }
 
-/// The waiting rooms and the queue that a program gives, if it does.
+/// The waiting rooms and the queue of the program, if any.
 type GivenByCode<'a> = (Option<&'a Arc<dyn RoomMaker>>, Option<&'a Arc<dyn Defer>>);
 
 /// The limits in parts.
 pub(crate) struct SplitLimits {
-    /// Those that refuse.
+    /// The limits that refuse.
     pub refusing: Limits,
-    /// The numbers at once, before these.
+    /// The limits on requests at once, before `refusing`.
     pub at_once: InFlightLimits,
-    /// Those that defer.
+    /// The limits that defer.
     pub deferring: Limits,
 }
 
 impl FileInForce {
-    /// Nothing is in force yet; the file names this store.
+    /// The state before a file is in force; the file names this store.
     pub(crate) fn of(store: Option<NamedStore>, open_all: bool) -> Self {
         Self {
             open_all,
@@ -86,7 +86,7 @@ impl FileInForce {
     }
 
     /// Opens or replaces all policies and waiting rooms and makes their limits, or leaves everything unchanged. A policy that leaves the
-    /// file is again as code has it.
+    /// file is restored to the policy of code.
     pub(crate) fn put(
         &mut self,
         store: &Arc<dyn Store>,
@@ -140,7 +140,7 @@ impl FileInForce {
         Ok(Put { limits, split, at_once, doors: file.compiled.doors(doors, sections), explainer })
     }
 
-    /// Puts the terms of all rooms in force. A rate changes only where the file's rate changed: an operator may have set another one.
+    /// Puts the terms of all rooms in force. A rate changes only if the file's rate changed: an operator may have set another one.
     fn put_doors(&mut self, doors: &[Arc<dyn Door>], rooms: &[FileRoom]) {
         let before = self.rooms.replace(rooms.to_vec());
         for (door, room) in doors.iter().zip(rooms) {
@@ -149,13 +149,13 @@ impl FileInForce {
                     .iter()
                     .any(|old| old.terms.name == room.terms.name && old.terms.rate == room.terms.rate)
             };
-            // The first file finds a shared line as it is: another instance may have it in force.
+            // The first file does not change a shared line: another instance may have it in force.
             door.put_in_force(before.as_ref().is_some_and(|before| !said(before)));
         }
     }
 }
 
-/// Refuses a file that names a store which nobody opens, because it would be taken for one that is in force.
+/// Refuses a file that names a store which is not opened, because it would look as if it were used.
 pub(crate) fn refuse_two_stores(is_own_store: bool, file: &RulesFile) -> Result<(), RulesError> {
     if is_own_store || file.compiled.store.is_none() {
         return Ok(());
@@ -180,7 +180,7 @@ fn refuse_to_defer(keeps: bool, file: &RulesFile) -> Result<(), RulesError> {
     Err(problems.into_errors())
 }
 
-/// A door for each room of the file. No request comes to it yet.
+/// A door for each room of the file. No request uses it yet.
 fn doors(maker: Option<&Arc<dyn RoomMaker>>, file: &RulesFile) -> Result<Vec<Arc<dyn Door>>, RulesError> {
     let wrong = |room: &FileRoom, text: String| {
         let mut problems = Problems::of(&file.name, "");

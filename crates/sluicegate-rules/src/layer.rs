@@ -15,10 +15,10 @@ use crate::unread::Unread;
 
 /// Puts the rules of a file in front of any service, and follows each change of them: made by [`Rules::layer`](crate::Rules::layer).
 ///
-/// It consists of three layers: the waiting rooms outside, then the limits on requests under way at once, and inside the rate limits. So a
+/// It consists of three layers: the waiting rooms outside, then the limits on concurrent requests, and the rate limits inside. So a
 /// request that waits for a permit has spent nothing yet, and a visitor that waits in line neither spends nor holds a permit. A request
-/// that waits for a permit keeps the limits that it began with, as all do; a visitor that is held for the last second or two until its turn
-/// meets the limits that are in force then.
+/// that waits for a permit keeps the limits that it began with, like all requests; a visitor that is held for the last second or two until
+/// its turn meets the limits that are in force then.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -51,20 +51,20 @@ use crate::unread::Unread;
 /// ```
 ///
 /// # Responses
-/// A refusal has a body of `application/problem+json`, `Retry-After` where a wait helps, and the fields that `headers` of the file names;
-/// allowed responses have those as well. The permits of `in_flight` are shown in `RateLimit` and `RateLimit-Policy`, with the unit
-/// `concurrent-requests`, where `headers` has these two. Both follow the file that a request began with.
+/// A refusal has a body of `application/problem+json`, `Retry-After` if a wait helps, and the fields that `headers` of the file names;
+/// allowed responses have these fields as well. The permits of `in_flight` are shown in `RateLimit` and `RateLimit-Policy`, with the unit
+/// `concurrent-requests`, if `headers` has these two. Both follow the file that a request began with.
 ///
 /// | status | because |
 /// |---|---|
 /// | 429 | a limit has no room, or no permit came in time |
-/// | 403, or as `status` says | a rule under `deny` |
-/// | as `on_missing_key` says | the request has no such key |
-/// | 400 | its path has dots, and its readings meet other rules that may spend from one policy |
-/// | 500 | two rules that both apply spend from one policy, or the server does not tell the address of the peer |
-/// | 202 | it exceeds a policy that defers, and is carried out later, behind [`deferring`](Self::deferring) |
+/// | 403, or the `status` of the rule | a rule under `deny` |
+/// | the status of `on_missing_key` | the request has no such key |
+/// | 400 | its path has dots, and its readings meet different rules that may spend from one policy |
+/// | 500 | two rules that both apply spend from one policy, or the server does not pass on the address of the peer |
+/// | 202 | it exceeds a policy that defers, and is run later, with [`deferring`](Self::deferring) |
 /// | 503, with a page or JSON | it waits in a waiting room; see `sluicegate::overflow::WaitingRoomLayer` |
-/// | 503 | the store is away and a policy says `on_outage: deny`, as many requests wait as may wait, or a key came too late |
+/// | 503 | the store is down and a policy has `on_outage: deny`, the queue is full, or a key came too late |
 ///
 /// # Cancel safety
 /// A request that is dropped gives its permit and its place in a queue back. Its units stay spent.
@@ -89,7 +89,7 @@ pub(crate) struct DeferringParts {
 
 impl RulesLayer {
     /// This layer, which keeps the requests that exceed a policy with `on_exceeded: defer`, by the
-    /// [deferral](crate::RulesBuilder::deferral) of the program: limits that refuse come first, and those that defer last. The bodies of
+    /// [deferral](crate::RulesBuilder::deferral) of the program: limits that refuse come first, and limits that defer last. The bodies of
     /// requests have to be of a type that implements `http_body::Body`, because they are read.
     ///
     /// Without this, such requests are refused with 429.
@@ -102,8 +102,8 @@ impl RulesLayer {
         DeferringRulesLayer { layer: self, parts }
     }
 
-    /// This layer, around which the fields of requests' bodies are read that the file looks at, as `{ body: { model: large } }`, and which holds
-    /// these bodies where a rule says `bandwidth: up`. The service behind gets bodies of another type,
+    /// This layer, which also reads the fields of requests' bodies that the file uses, such as `{ body: { model: large } }`, and delays
+    /// these bodies if a rule has `bandwidth: up`. The inner service gets bodies of another type,
     /// [`PacedBody`](sluicegate_tower::bandwidth::PacedBody) of [`ReadBody`](sluicegate_tower::request_fields::ReadBody).
     ///
     /// Without this, no request has such a field, and no upload is held, and the log says so once. A file without such words changes nothing: no body is read or held.
@@ -116,7 +116,7 @@ impl RulesLayer {
     }
 }
 
-/// A [`RulesLayer`] that reads fields of requests' bodies, and holds them: made by [`RulesLayer::reading_requests`].
+/// A [`RulesLayer`] that reads fields of requests' bodies and delays bodies: made by [`RulesLayer::reading_requests`].
 #[derive(Clone, Debug)]
 pub struct ReadingRulesLayer(RulesLayer);
 

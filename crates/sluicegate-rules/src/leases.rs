@@ -19,7 +19,7 @@ impl Leases {
         Self { leased: Some(leased) }
     }
 
-    /// Gives them back, and returns the units that were not.
+    /// Gives the leases back, and returns the units that were not given back.
     #[cfg(feature = "redis")]
     pub(crate) async fn give_back(&self, within: Duration) -> u64 {
         let Some(leased) = &self.leased else { return 0 };

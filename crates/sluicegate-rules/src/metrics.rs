@@ -1,11 +1,11 @@
-//! Metrics of reloads, told to the recorder of the `metrics` facade: [`ReloadMeter`].
+//! Metrics of reloads, sent to the recorder of the `metrics` facade: [`ReloadMeter`].
 //!
 //! | metric | kind | labels |
 //! |---|---|---|
 //! | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`) |
 //! | `rate_limit_rules_loaded_timestamp_seconds` | gauge | |
 //!
-//! Counted at reloads only: no request touches them.
+//! They are counted only at reloads: no request touches them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -16,7 +16,7 @@ use crate::news::News;
 const RELOADS: &str = "rate_limit_rules_reloads_total";
 const LOADED: &str = "rate_limit_rules_loaded_timestamp_seconds";
 
-/// Counts reloads of the rules, and tells when the rules in force were loaded.
+/// Counts reloads of the rules, and records when the rules in force were loaded.
 pub(crate) struct ReloadMeter {
     loaded_us: AtomicU64,
 }
@@ -28,7 +28,7 @@ impl ReloadMeter {
         meter
     }
 
-    /// Counts the news, if there is some. Gauges are set each time, because a recorder may have been installed later.
+    /// Counts the news, if any. Gauges are set each time, because a recorder may have been installed later.
     pub(crate) fn tell(&self, news: Option<News<'_>>, now_us: u64) {
         describe_counter!(
             RELOADS,
@@ -40,11 +40,11 @@ impl ReloadMeter {
             Some(Err(_)) => (0, 1),
             Some(Ok(None)) | None => (0, 0),
         };
-        // Zero shows a series before it grows, so that its first growth is seen.
+        // Zero shows a series before it grows, so that its first increase is seen.
         counter!(RELOADS, "result" => "loaded").increment(loaded);
         counter!(RELOADS, "result" => "wrong").increment(wrong);
         if loaded > 0 {
-            // Relaxed: a number that stands for itself.
+            // Relaxed: a single number.
             self.loaded_us.store(now_us, Ordering::Relaxed);
         }
         let loaded_us = self.loaded_us.load(Ordering::Relaxed);

@@ -1,13 +1,13 @@
 //! News of the rules, and its listeners: [`NewsListeners`].
 //!
-//! Listeners are called on the thread of the reload, one after the other. They are told after the new rules are in force.
+//! Listeners are called on the thread of the reload, one after the other. They are called after the new rules are in force.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::changes::Changes;
 use crate::error::RulesError;
 
-/// News for a listener: the changes that took effect; `None` if the file is again the one that is in force; or the mistakes in it.
+/// News for a listener: the changes that took effect; `None` if the file again equals the one in force; or its mistakes.
 pub(crate) type News<'a> = Result<Option<&'a Changes>, &'a RulesError>;
 
 type NewsListener = Arc<dyn Fn(News<'_>) + Send + Sync>;
@@ -16,22 +16,22 @@ type NewsListener = Arc<dyn Fn(News<'_>) + Send + Sync>;
 #[derive(Default)]
 pub(crate) struct NewsListeners {
     all: Mutex<Vec<NewsListener>>,
-    /// Keeps news in the order in which the changes took effect.
+    /// Keeps news in the order of the changes.
     turn: Mutex<()>,
 }
 
 impl NewsListeners {
-    /// Adds a listener, which stays.
+    /// Adds a listener permanently.
     pub(crate) fn add(&self, listener: impl Fn(News<'_>) + Send + Sync + 'static) {
         self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
     }
 
-    /// Taken before the next change can begin, and held until this one is told.
+    /// Taken before the next change can begin, and held until listeners know of this one.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells all listeners, without holding the lock: a listener may add another one.
+    /// Calls all listeners, without holding the lock: a listener may add another one.
     pub(crate) fn hear(&self, news: News<'_>) {
         let all = self.all.lock().unwrap_or_else(PoisonError::into_inner).clone();
         all.iter().for_each(|listener| listener(news));

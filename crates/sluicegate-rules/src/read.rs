@@ -75,7 +75,7 @@ fn problem(error: &Error, text: &str, place: Option<Position>, is_open: bool) ->
         }
         _ if !is_open => "this has another shape than is expected here".to_owned(),
         other => {
-            // The place is left out, because it is reported before.
+            // The place is left out, because it is reported first.
             let message = other.to_string();
             let message = match message.split(" at line ").next().unwrap_or_default() {
                 "expected mapping start" => "names with their values are expected here, as { name: value }",
@@ -89,7 +89,7 @@ fn problem(error: &Error, text: &str, place: Option<Position>, is_open: bool) ->
     }
 }
 
-/// Reports variables in quotes: variables are put in only where a value has no quotes, and nobody would notice one that stays as it is.
+/// Reports variables in quotes: variables in quotes are not replaced, which is easy to overlook.
 fn quoted_variables(text: &str, problems: &mut Problems<'_>) {
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| text.contains("${")) {
         for brace in braces(text).into_iter().filter(|brace| brace.is_quoted && brace.before == '$') {
@@ -102,19 +102,19 @@ fn quoted_variables(text: &str, problems: &mut Problems<'_>) {
     }
 }
 
-/// The braces on this line that stand inside of a value without quotes.
+/// The braces on this line inside a value without quotes.
 fn bare_braces(line: &str) -> impl Iterator<Item = Brace> {
     let is_bare = |brace: &Brace| !brace.is_quoted && !matches!(brace.before, ' ' | '[' | '{' | ',');
     braces(line).into_iter().filter(is_bare)
 }
 
-/// Whether a variable stands inside of braces or brackets that open before it on this line.
+/// Whether a variable is inside braces or brackets that open before it on this line.
 fn has_variable_in_braces(line: &str) -> bool {
     let is_in = |brace: Brace| line.chars().take(brace.column - 1).any(|c| matches!(c, '{' | '['));
     bare_braces(line).filter(|brace| brace.before == '$').any(is_in)
 }
 
-/// A brace that opens.
+/// An opening brace.
 struct Brace {
     column: usize,
     before: char,
@@ -127,7 +127,7 @@ fn braces(line: &str) -> Vec<Brace> {
     for (column, c) in (1..).zip(line.chars()) {
         match (quote, c) {
             (None, '#') if before == ' ' => break,
-            // An apostrophe inside a value is only a character, and so is a doubled one inside quotes.
+            // An apostrophe inside a value is only a character, as is a doubled one inside quotes.
             (None, '"' | '\'') if !is_in_value || before == c => quote = Some(c),
             (Some(open), _) if open == c => quote = None,
             (_, '{') => found.push(Brace { column, before, is_quoted: quote.is_some() }),
@@ -144,13 +144,13 @@ fn braces(line: &str) -> Vec<Brace> {
     found
 }
 
-/// The known word that is most like this one.
+/// The known word that is most similar to this one.
 pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     let near = known.iter().map(|known| (strsim::osa_distance(&short(word), known), *known)).min()?;
     (near.0 * 3 <= near.1.len()).then_some(near.1)
 }
 
-/// The nearest name to write in place of an unknown one.
+/// The nearest known name for an unknown one.
 pub(crate) fn instead_of(name: &str, known: &[&str]) -> String {
     match nearest(name, known) {
         Some(near) => format!(": did you mean {near:?}?"),
@@ -164,7 +164,7 @@ pub(crate) fn short(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// The text of a file, or why there is none.
+/// The text of a file, or the reason why there is none.
 pub(crate) fn text(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes(path, MOST_BYTES)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -172,7 +172,7 @@ pub(crate) fn text(path: &Path) -> Result<String, String> {
     })
 }
 
-/// The content of a file, or why it is not known.
+/// The content of a file, or the reason why it is unknown.
 pub(crate) fn bytes(path: &Path, most: usize) -> Result<Vec<u8>, String> {
     let unreadable = |error: std::io::Error| format!("it cannot be read: {error}");
     // Checked before it is opened, because opening a pipe waits for a writer.

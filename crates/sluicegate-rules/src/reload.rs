@@ -1,7 +1,7 @@
 //! Reads the file again and reports the result: in the log, in metrics, and to listeners.
 //!
-//! A file is looked at often and changes seldom, so all of them hear of news only: a file that took effect, one that is wrong in another
-//! way than before, and one that is right again.
+//! A file is checked often but changes rarely, so only news is reported: a file that took effect, a file that is newly or
+//! differently wrong, and a file that is valid again.
 
 use std::sync::{MutexGuard, PoisonError};
 
@@ -16,8 +16,9 @@ use crate::source::FileContents;
 type Reloaded = (Result<Option<Changes>, RulesError>, bool);
 
 impl Rules {
-    /// Reads the file again, and puts it in force if its text is another one, or if [other rules](Self::replace) were put in its
-    /// place. Returns the changes; `None` if the text is the same, or if these rules were not [opened](Self::open) from a file.
+    /// Reads the file again, and puts it in force if its text has changed, or if it was replaced by
+    /// [other rules](Self::replace). Returns the changes; `None` if the text is the same, or if these rules were not [opened](Self::open)
+    /// from a file.
     ///
     /// ```
     /// use sluicegate_core::MemoryStore;
@@ -43,14 +44,14 @@ impl Rules {
     /// the rules name, of API keys and of a public key, are read again as well.
     ///
     /// # Errors
-    /// As [`open`](Self::open). The rules in force stay in force, whatever is wrong: a file that is gone or empty never means that there
+    /// As [`open`](Self::open). The rules in force stay in force, whatever is wrong: a missing or empty file never means that there
     /// are no limits.
     pub fn reload(&self) -> Result<Option<Changes>, RulesError> {
         self.read_again(true).0
     }
 
-    /// Calls `listener` with news from now on: the changes that took effect, `None` if the file is right again and is the one in force, or
-    /// the mistakes in the file, once. A page can show it:
+    /// Calls `listener` with news from now on: the changes that took effect, `None` if the file is valid again and in force, or
+    /// the mistakes in the file, once. A page can show them:
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};
@@ -75,7 +76,7 @@ impl Rules {
     /// ```
     ///
     /// It is called by the thread that reads the file, in the order of the changes, and must neither reload nor replace these rules; it
-    /// may explain requests. Listeners stay for as long as the rules do. A slow one delays the next change, and no request.
+    /// may explain requests. Listeners stay as long as the rules. A slow listener delays the next change, but no request.
     pub fn listen(&self, listener: impl Fn(Result<Option<&Changes>, &RulesError>) + Send + Sync + 'static) {
         self.0.listeners.add(listener);
     }
@@ -117,7 +118,7 @@ impl Rules {
         (read, is_news)
     }
 
-    /// Releases the rules in force, and tells this news before any later news can be told.
+    /// Releases the rules in force, and reports this news before any later news.
     pub(crate) fn tell(&self, in_force: MutexGuard<'_, FileInForce>, news: Option<News<'_>>) {
         let _turn = self.0.listeners.turn();
         drop(in_force);

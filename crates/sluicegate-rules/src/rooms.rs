@@ -2,11 +2,11 @@
 //! file.
 //!
 //! # Order
-//! Doors stand in front of the limits: a visitor who waits spends nothing, and one who is let in is limited as usual. A request goes
-//! through several doors one after the other, and the first one that keeps it waiting answers it.
+//! Doors come before the limits: a waiting visitor spends nothing, and an admitted visitor is limited as usual. A request goes
+//! through several doors one after the other, and the first door that makes it wait answers it.
 //!
 //! # Reloads
-//! A request finishes with the doors that it began with; the next one meets those of the new file.
+//! A request finishes with the doors that it began with; the next request meets the doors of the new file.
 #![expect(unnameable_types, reason = "they are parts of a service that has a name")]
 
 use std::fmt;
@@ -22,7 +22,7 @@ use sluicegate_tower::room::{Admitted, Door, PendingAdmission, Visit};
 use smallvec::SmallVec;
 use tower_layer::Layer;
 
-/// Selects the doors that a request comes to, by their places.
+/// Selects the doors of a request, by their indices.
 type SelectDoors = dyn Fn(RequestView<'_>) -> SmallVec<[usize; 2]> + Send + Sync;
 
 /// The doors of a file.
@@ -34,7 +34,7 @@ pub(crate) struct Doors {
     pub(crate) select: Option<Box<SelectDoors>>,
 }
 
-/// The doors of the file that is in force. Clones share them.
+/// The doors of the file in force. Clones share them.
 #[derive(Clone)]
 pub struct RoomsLayer(Arc<ArcSwap<Doors>>);
 
@@ -43,7 +43,7 @@ impl RoomsLayer {
         Self(Arc::new(ArcSwap::from_pointee(doors)))
     }
 
-    /// Puts other doors in place, from the next request on.
+    /// Replaces the doors, from the next request on.
     pub(crate) fn swap(&self, doors: Doors) {
         self.0.store(Arc::new(doors));
     }
@@ -61,16 +61,16 @@ impl<S> Layer<S> for RoomsLayer {
 #[derive(Default)]
 pub struct Visits(Vec<Box<dyn Visit>>);
 
-/// A request between two doors: those before it, the next one first, and those behind it.
+/// A request between two doors: the doors ahead, the next one first, and the doors passed.
 #[derive(Default)]
 struct DoorWalk {
-    /// Doors that the request has not come to yet.
+    /// Doors that the request has not reached yet.
     doors: std::vec::IntoIter<Arc<dyn Door>>,
-    /// Gifts of the doors that it has gone through: fields for its response, and things for its handler.
+    /// The results of the passed doors: fields for its response, and values for its handler.
     visits: Visits,
 }
 
-/// A request that waits at a door.
+/// A waiting request at a door.
 pub struct DoorWait {
     way: DoorWalk,
     pending: PendingAdmission,
@@ -79,7 +79,7 @@ pub struct DoorWait {
 type DoorStep<B, E> = Step<Visits, Box<DoorWait>, Result<Response<B>, E>>;
 
 impl DoorWalk {
-    /// Goes through door after door until it has to wait.
+    /// Goes through the doors until it has to wait.
     fn go_on<B: From<Bytes>, E>(mut self, request: RequestView<'_>) -> DoorStep<B, E> {
         while let Some(door) = self.doors.next() {
             match door.admit(request).now() {
@@ -96,7 +96,7 @@ impl DoorWalk {
 }
 
 impl Visits {
-    /// Takes the answer of one more door. A refusal carries the fields of the doors before it.
+    /// Takes the answer of the next door. A refusal carries the fields of the doors before it.
     fn take<B: From<Bytes>>(&mut self, admitted: Admitted) -> Result<(), Response<B>> {
         match admitted {
             Ok(visit) => {

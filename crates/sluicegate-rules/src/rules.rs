@@ -32,7 +32,7 @@ use crate::source::{FileContents, FileSource};
 use crate::unread::Unread;
 use crate::variables::Variables;
 
-/// The rules that a service has in force on a store. Clones share them.
+/// The rules of a service in force on a store. Clones share them.
 ///
 /// ```
 /// use sluicegate_core::MemoryStore;
@@ -49,7 +49,7 @@ use crate::variables::Variables;
 /// let rules = Rules::new(&MemoryStore::new(), file(text)?)?;
 /// let layer = rules.layer();
 ///
-/// // Later, while the layer serves: what was spent counts.
+/// // Later, while the layer serves: spent units count.
 /// let changes = rules.replace(file(&text.replace("5/min", "10/min"))?)?;
 /// assert_eq!(changes.to_string(), "changed login 5/min -> 10/min, what was spent counts");
 /// # let _ = layer;
@@ -65,25 +65,25 @@ use crate::variables::Variables;
 ///    fresh budget.
 /// 3. The limits of all rules are swapped in one step. A request keeps the limits that it began with until its response has ended:
 ///    waits, refunds and meters included.
-/// 4. Policies that left the file are again as code has opened them, or are forgotten as their keys come to rest.
+/// 4. Policies that left the file are restored to the policies of code, or are forgotten as their keys come to rest.
 /// 5. Listeners are called, and the log gets a line.
 ///
 /// The section `store` waits for a restart, and [`Changes::needs_restart`] says so.
 ///
 /// | in the file | after the change |
 /// |---|---|
-/// | another `quota`, `algorithm` | keys keep what they have spent; one that has spent more than the new capacity waits until it fits |
-/// | another `mode` | the same states, enforced or not |
+/// | another `quota`, `algorithm` | keys keep their spent units; a key with more spent units than the new capacity waits until they fit |
+/// | another `mode` | the same states, but enforced or not |
 /// | another `key` of a rule | other buckets, which are at rest; the old ones come to rest |
 /// | another name of a policy | another policy, whose keys begin at rest |
-/// | another `permits` | permits that are out count; above the new number none is given until enough have come back |
-/// | other rules, conditions, groups | hold for requests that begin from then on |
-/// | another `quota` of a waiting room | its rate changes while visitors wait, and all keep their places; a rate that an operator has set stays until the file says another one |
-/// | another `room` | holds from then on; a room that has opened stays open, and passes that are out keep their length |
-/// | a waiting room that left | visitors that wait are let in when they ask next |
-/// | a waiting room that is new | requests without a pass wait from then on; a request that is under way goes on |
+/// | another `permits` | permits in use count; above the new number, none is given until enough have come back |
+/// | other rules, conditions, groups | apply to requests that begin from then on |
+/// | another `quota` of a waiting room | its rate changes while visitors wait, and all keep their places; a rate set by an operator stays until the file changes the rate |
+/// | another `room` | applies from then on; a room that has opened stays open, and issued passes keep their length |
+/// | a waiting room that left | waiting visitors are admitted at their next request |
+/// | a new waiting room | requests without a pass wait from then on; a request in progress continues |
 /// | a rule that left | its policy is removed if no other rule names it |
-/// | another `quota` of a policy that defers | jobs that wait are carried out at that pace; without the policy, at once |
+/// | another `quota` of a policy that defers | waiting jobs are run at that rate; without the policy, at once |
 ///
 /// ```
 /// use http::Request;
@@ -129,9 +129,9 @@ pub(crate) struct RulesState {
     pub source: Option<FileSource>,
     /// The leases of the store, if it is the one that the file names.
     leases: Option<Leases>,
-    /// The policies of the file that is in force, and its text. Locked while it changes: one change at a time.
+    /// The policies of the file in force, and its text. Locked while it changes: one change at a time.
     pub in_force: Mutex<FileInForce>,
-    /// Explains by the rules that the limits come from. It is locked while both change, and never while other code is called.
+    /// Explains requests by the rules of the limits. It is locked while both change, never while other code is called.
     pub explainer: Mutex<Arc<Explainer>>,
     pub listeners: NewsListeners,
     #[cfg(feature = "metrics")]
@@ -139,12 +139,12 @@ pub(crate) struct RulesState {
 }
 
 impl Rules {
-    /// Puts a file in force on a store: all of its policies, or none. A policy of the file replaces one of the same name in code, also one
-    /// of an attribute, and what was spent counts; when it leaves the file, the policy of code is in force again, if code had opened it
+    /// Puts a file in force on a store: all of its policies, or none. A policy of the file replaces a policy of its name in code, also one
+    /// of an attribute, and spent units count; when it leaves the file, the policy of code is in force again, if code had opened it
     /// before.
     ///
     /// # Errors
-    /// When the store cannot keep a policy exactly, and when the file names a [store](RulesFile::open_store) itself.
+    /// When the store cannot count a policy exactly, and when the file names a [store](RulesFile::open_store) itself.
     pub fn new(store: impl IntoStore, file: RulesFile) -> Result<Self, RulesError> {
         Self::builder().put(store, file)
     }
@@ -166,13 +166,13 @@ impl Rules {
     /// ```
     ///
     /// # Errors
-    /// When the file cannot be read or names no store, with all that is wrong with it, and when the store cannot be
-    /// [opened](RulesFile::open_store) or cannot keep a policy exactly.
+    /// When the file cannot be read or names no store, with all of its mistakes, and when the store cannot be
+    /// [opened](RulesFile::open_store) or cannot count a policy exactly.
     pub fn from_file(path: impl Into<PathBuf>, variables: Variables) -> Result<Self, RulesError> {
         Self::builder().from_file(path, variables)
     }
 
-    /// As [`from_file`](Self::from_file), with a store around the one of the file, such as an `Observed` one. `around` is called once,
+    /// As [`from_file`](Self::from_file), with a store around the file's store, such as an `Observed` store. `around` is called once,
     /// before a policy is opened.
     ///
     /// # Errors
@@ -188,7 +188,7 @@ impl Rules {
     /// Reads a file and puts it in force on this store; [`reload`](Self::reload) reads it again.
     ///
     /// # Errors
-    /// When the file cannot be read or names a store itself, with all that is wrong with it, and when the store cannot keep a
+    /// When the file cannot be read or names a store itself, with all of its mistakes, and when the store cannot count a
     /// policy exactly.
     pub fn open(
         store: impl IntoStore,
@@ -235,11 +235,11 @@ impl Rules {
         })))
     }
 
-    /// Puts another file in force in the place of the current one, in one step. Spent units count; a request keeps the limits that it began
+    /// Replaces the file in force by another file, in one step. Spent units count; a request keeps the limits that it began
     /// with. Returns the changes. Rules that were opened from a file return to it by [`reload`](Self::reload), and when its text changes.
     ///
     /// # Errors
-    /// When the store cannot keep one of its policies; nothing has changed then.
+    /// When the store cannot support one of its policies; then nothing has changed.
     pub fn replace(&self, file: RulesFile) -> Result<Changes, RulesError> {
         let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = self.put(&mut in_force, &file)?;
@@ -264,14 +264,14 @@ impl Rules {
         if let Some((deferring, split)) = self.0.deferring.as_ref().zip(split) {
             deferring.swap(split);
         }
-        // And a request that waits for a permit goes on to the limits that it began with.
+        // A request that waits for a permit continues to the limits that it began with.
         self.0.in_flight.swap_with(at_once.before(&self.0.limits));
         self.0.doors.swap(doors);
         // The fields were read as paths when the file was.
         _ = self.0.fields.swap(&file.compiled.body_fields);
         self.0.unread.follow(&file.compiled);
         in_force.error = None;
-        // The store that is open counts until the next start.
+        // The open store stays in use until the next start.
         let (open, named) = (in_force.store.as_ref(), file.compiled.store.as_ref());
         let changes = Changes::between(&before, &in_force.policies).of_stores(open, named);
         let changes =
@@ -279,8 +279,8 @@ impl Rules {
         Ok(changes.under(&Overrides::of(Arc::clone(&self.0.store))))
     }
 
-    /// The current limits, for code that decides by itself. They do not change with the rules; the next call returns the limits of then.
-    /// They know nothing of `in_flight` and of waiting rooms: the [layer](Self::layer) gives out permits and lets visitors in.
+    /// The current limits, for code that decides by itself. They do not change with the rules; the next call returns the limits at that
+    /// time. They do not include `in_flight` and waiting rooms: the [layer](Self::layer) gives out permits and admits visitors.
     pub fn limits(&self) -> Limits {
         self.0.limits.current()
     }
@@ -310,10 +310,10 @@ impl Rules {
     }
 
     /// Gives back the units that `fleet: leases` of the file holds in this process, after the last request; returns the units that were not
-    /// given back within this time, which lapse by themselves. Without leases it does nothing.
+    /// given back within this time, these lapse by themselves. Without leases it does nothing.
     ///
     /// # Cancel safety
-    /// The units that were held are given back or lost; nothing is leased from then on.
+    /// The held units are given back or lost; nothing is leased from then on.
     pub async fn give_back_leases(&self, within: Duration) -> u64 {
         match &self.0.leases {
             Some(leases) => leases.give_back(within).await,
@@ -326,8 +326,8 @@ impl Rules {
         self.0.limits.clone()
     }
 
-    /// Explains which rules a request meets, why it does not meet the others, and what would be decided, by the code that decides. Nothing
-    /// is spent. Keys that may be secrets are shown as digests, and the values of header fields and parameters are not shown.
+    /// Explains which rules apply to a request, why the others do not, and the decision, with the code that decides. It
+    /// spends nothing. Keys that may be secrets are shown as digests, and the values of header fields and parameters are not shown.
     ///
     /// ```
     /// use http::Request;
@@ -356,7 +356,7 @@ impl Rules {
     /// # }
     /// ```
     ///
-    /// The explanation uses the rules that are in force at the call: limits and conditions of one file, even while the rules change.
+    /// The explanation uses the rules in force at the call: limits and conditions of one file, even while the rules change.
     ///
     /// # Cancel safety
     /// Dropping the future undoes nothing, because nothing is done.
@@ -369,7 +369,7 @@ impl Rules {
         explainer.explain(&limits, request.into()).await
     }
 
-    /// The store that the rules are on, for other uses of it: policies of code, overrides, a status page.
+    /// The store of the rules, for other uses of it: policies of code, overrides, a status page.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.0.store
     }

@@ -1,6 +1,6 @@
 //! The lines of a file that an error may show, so that readers of logs do not learn a password from a typing error.
 //!
-//! A line is judged as it was written, also where it is not YAML. In doubt it is not shown.
+//! A line is judged as written, even if it is not YAML. In doubt, it is not shown.
 
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ const OPEN: [&str; 8] = ["version", "clients", "paths", "policies", "tiers", "ke
 /// Sections of rules. Their conditions may hold the value that a header field or a parameter must have.
 const RULES: [&str; 3] = ["deny", "exempt", "rules"];
 
-/// Words of a rule, and of a condition, whose values are no secrets.
+/// Words of a rule or a condition with values that are not secret.
 const WORDS: [&str; 20] = [
     "deny",
     "exempt",
@@ -41,14 +41,14 @@ static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"("(?:[^"\\]|\\.)*"|'[^']*'|[^ \t{}\[\],:"']+)[ \t]*:(?:[ \t{\["']|$)"#).ok()
 });
 
-/// A condition that is a text or a list, as somebody may write it who does not know its shape.
+/// A condition that is a text or a list, as a user may write it by mistake.
 static OTHER_SHAPE: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r#"(?:^|[ \t{,"'])(?:only_if|not)["']?[ \t]*:[ \t]*[^ \t{]"#).ok());
 
 /// A line, counted from 1, unless it may hold a secret.
 ///
-/// No line is shown of an unknown section (`jwt` with a typing error), nor of a file that is one value in braces, as JSON is. The lines of a
-/// rule are shown up to the first that has another word than the known ones.
+/// No line of an unknown section (`jwt` with a typing error) is shown, nor of a file that is one value in braces, such as JSON. The lines
+/// of a rule are shown up to the first with an unknown word.
 pub(crate) fn shown(text: &str, line: usize) -> Option<&str> {
     let mut scanner = LineScanner::default();
     let mut lines = text.lines().take(line).map(|line| scanner.shows(line).then_some(line));
@@ -63,7 +63,7 @@ struct LineScanner {
     rule: Option<usize>,
     /// Whether the rest of the rule is hidden.
     is_hidden: bool,
-    /// The braces and brackets that are open, and whether quotes are.
+    /// The number of open braces and brackets, and whether quotes are open.
     within: (i64, [bool; 2]),
 }
 

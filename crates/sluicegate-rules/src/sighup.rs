@@ -1,4 +1,4 @@
-//! Reading the file again when an operator asks for it: SIGHUP.
+//! Reads the file again on SIGHUP from an operator.
 
 use std::io;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::rules::Rules;
 
 impl Rules {
-    /// Reads the file again, from now on, whenever this process gets SIGHUP, as by `kill -HUP` or `systemctl reload`; without this the
-    /// signal ends a process. Each outcome is logged. With [`follow`](Self::follow) beside it, a file that changes takes effect without a
+    /// Reads the file again, from now on, whenever this process gets SIGHUP, for example by `kill -HUP` or `systemctl reload`; without this
+    /// the signal ends a process. Each outcome is logged. With [`follow`](Self::follow) as well, a changed file takes effect without a
     /// signal, too.
     ///
     /// ```no_run
@@ -35,7 +35,7 @@ impl Rules {
         tokio::spawn(async move {
             while hangups.recv().await.is_some() {
                 let Some(inner) = rules.upgrade() else { return };
-                // Reading a file may take its time, and a runtime that shuts down does not begin it.
+                // Reading a file may take a while, and a runtime that shuts down does not begin it.
                 _ = tokio::task::spawn_blocking(move || Self(inner).reload_and_log(true)).await;
             }
         });

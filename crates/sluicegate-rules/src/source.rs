@@ -1,6 +1,6 @@
 //! A file that is read again: [`FileSource`].
 //!
-//! A source is read whole for each reload, and compared with what was read before. A source with the same bytes is not compiled again.
+//! A source is read whole for each reload and compared with the last bytes. A source with equal bytes is not compiled again.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub(crate) struct FileContents {
 }
 
 impl FileSource {
-    /// The text and the file, if anything differs from what is known.
+    /// The text and the file, if anything differs from the known contents.
     pub(crate) fn read(
         &self,
         known: Option<&FileContents>,

@@ -1,29 +1,29 @@
-//! Tells that a file needs more of requests and responses than its rules get to see: [`Unread`].
+//! Reports that a file needs more of requests and responses than its rules get: [`Unread`].
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::compile::Compiled;
 
-/// Whether the file in force looks at bodies of requests, and whether a layer serves that neither reads nor holds them: the log says so
-/// once. Whether it needs responses, and whether a server decides that has none: the log says so for each such file.
+/// Whether the file in force needs bodies of requests, and whether a layer that neither reads nor delays them is in use: the log says so
+/// once. Also whether it needs responses, and whether a server without responses decides: the log says so for each such file.
 #[derive(Debug, Default)]
 pub(crate) struct Unread(Mutex<UnreadNeeds>);
 
 #[derive(Debug, Default)]
 struct UnreadNeeds {
-    /// The things that the file looks at, in words.
+    /// The parts of requests that the file needs, in words.
     needs: Option<String>,
-    /// Whether a layer without bodies serves.
+    /// Whether a layer without bodies is in use.
     serves: bool,
     is_said: bool,
     /// The rules that need responses.
     of_responses: Vec<String>,
-    /// Whether a server decides for others.
+    /// Whether a server decides for other processes.
     decides_apart: bool,
 }
 
 impl Unread {
-    /// This file is in force now.
+    /// Notes the file in force.
     pub(crate) fn follow(&self, file: &Compiled) {
         let fields = (!file.body_fields.is_empty()).then(|| {
             let fields: Vec<String> = file.body_fields.iter().map(|field| format!("{field:?}")).collect();
@@ -37,12 +37,12 @@ impl Unread {
         });
     }
 
-    /// A server decides by the rules, and has neither responses nor connections of the requests.
+    /// Notes a server that decides by the rules without responses and connections of the requests.
     pub(crate) fn decide_apart(&self) {
         self.change(|state| state.decides_apart = true);
     }
 
-    /// A layer that neither reads nor holds bodies of requests is in front of a service.
+    /// Notes a layer in front of a service that neither reads nor delays bodies of requests.
     pub(crate) fn serve(&self) {
         self.change(|state| state.serves = true);
     }

@@ -1,4 +1,4 @@
-//! Environment variables that values of a file name.
+//! Environment variables in values of a file.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use regex::Regex;
 /// The values of `${NAME}`. Variables are put in after the file was parsed, so that none of them can change its
 /// shape.
 ///
-/// A service uses those of its [environment](Self::environment), and one that is missing stops it. A tool that looks at the same file on
+/// A service uses the variables of its [environment](Self::environment), and a missing one stops it. A tool that reads the same file on
 /// another machine uses [placeholders](Self::or_placeholders).
 ///
 /// ```
@@ -31,12 +31,12 @@ use regex::Regex;
 /// |---|---|
 /// | `quota: ${LIMIT}/min` | a part of a value |
 /// | `quota: ${LIMIT}` where `LIMIT` is `5/min` | all of it |
-/// | `"${LIMIT}/min"`, `{ quota: ${LIMIT} }` | an error: inside of quotes and braces nothing is put in |
+/// | `"${LIMIT}/min"`, `{ quota: ${LIMIT} }` | an error: variables in quotes and braces are not replaced |
 /// | a name of letters, digits and `_`, without a digit in front | a variable |
 ///
-/// A value is never read as more than the one text that it stands in, whatever is in it: a quote, a line end or a brace opens nothing.
-/// One that is set to nothing is an empty text, which no word accepts. Values are shown nowhere, since they may be secrets, and `Debug`
-/// writes names alone.
+/// A value is never more than part of one text, whatever it contains: a quote, a line end or a brace has no effect.
+/// An empty variable is an empty text, which no word accepts. Values are never shown, because they may be secrets, and `Debug`
+/// shows only names.
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};
@@ -83,13 +83,13 @@ impl Variables {
         Self::default()
     }
 
-    /// No variables: each that a file names is an error.
+    /// No variables: each variable in a file is an error.
     pub fn none() -> Self {
         Self::from_iter([("", ""); 0])
     }
 
-    /// Puts a placeholder with its name for each variable that is not set: for tools that look at a file and connect to nothing. The value
-    /// that contains it gets its default, which is [warned](crate::RulesFile::warnings) of, and everything else is checked.
+    /// Uses a placeholder with its name for each variable that is not set: for tools that read a file without connecting. The value
+    /// that contains it gets its default, with a [warning](crate::RulesFile::warnings), and the rest is checked.
     #[must_use]
     pub fn or_placeholders(mut self) -> Self {
         self.placeholders = true;
@@ -99,7 +99,7 @@ impl Variables {
     /// The values of the variables that this text names.
     pub(crate) fn of(&self, text: &str) -> HashMap<String, String> {
         let mut values = HashMap::new();
-        // The pattern is good.
+        // The pattern is valid.
         let Ok(reference) = Regex::new(r"\$\{([A-Za-z_][A-Za-z0-9_]*)") else { return values };
         for name in reference.captures_iter(text).filter_map(|found| found.get(1)) {
             let name = name.as_str();
@@ -118,7 +118,7 @@ impl Variables {
 /// The beginning of a variable's placeholder.
 const PLACEHOLDER: &str = "<the environment variable ";
 
-/// The variable in this value that is not set, if there is one: then nothing can be said about the value.
+/// The variable in this value that is not set, if there is one: then the value is unknown.
 pub(crate) fn unset(value: &str) -> Option<&str> {
     let (_, named) = value.split_once(PLACEHOLDER)?;
     named.split(' ').next()

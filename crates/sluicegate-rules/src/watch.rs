@@ -1,4 +1,4 @@
-//! Following a file: rules are read again when it changes.
+//! Follows a file: rules are read again when it changes.
 
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -11,7 +11,7 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use crate::rules::{Rules, RulesState};
 
-/// The interval at which the file is looked at where no event comes, as on network file systems.
+/// The interval at which the file is checked without events, as on network file systems.
 const POLL: Duration = Duration::from_secs(5);
 
 /// After an event, the file is read when nothing has happened for this long ...
@@ -22,11 +22,11 @@ const LONGEST: Duration = Duration::from_secs(1);
 
 impl Rules {
     /// Starts a thread that reads the file again whenever it changes, and that ends with these rules. The changes are logged on one line at
-    /// `info`; a mistake in a file is logged once at `error`, and the rules stay in force. Pages are told of both by
+    /// `info`; a mistake in a file is logged once at `error`, and the rules stay in force. Pages get both by
     /// [`listen`](Self::listen).
     ///
     /// The folder of the file is watched, so that a file that is swapped by renaming, or by the symbolic links of Kubernetes, is seen; the
-    /// file is also looked at every 5 seconds, for network file systems that send no events. After an event the file is read when nothing
+    /// file is also checked every 5 seconds, for network file systems that send no events. After an event the file is read when nothing
     /// has happened for 250 ms, and after a second at the latest, so that a file that is written in parts is read once. An unchanged text
     /// changes nothing and logs nothing. Rules that were not [opened](Self::open) from a file follow nothing.
     ///
@@ -44,17 +44,17 @@ impl Rules {
     /// # Ok::<(), sluicegate_rules::RulesError>(())
     /// ```
     ///
-    /// Call it once: each further call starts another thread that does the same. Where no thread can be started, or the folder cannot be
+    /// Call it once: each further call starts another thread that does the same. If no thread can be started, or the folder cannot be
     /// watched, the log says so.
     pub fn follow(&self) {
         let Some(source) = &self.0.source else { return };
         let (tell, told) = channel();
-        // Where nothing can be watched, the file is still looked at.
+        // If the folder cannot be watched, the file is still checked.
         let watcher = watcher(&source.path, tell.clone());
         let rules = Arc::downgrade(&self.0);
         let run = move || {
             let _watcher = watcher;
-            // Kept, so that waiting ends by its time and not for want of a sender.
+            // Kept, so that waiting ends at its time and not because the sender is gone.
             let _tell = tell;
             while wait(&told, &rules) {
                 let Some(inner) = rules.upgrade() else { return };
@@ -84,7 +84,7 @@ fn watcher(path: &Path, tell: Sender<()>) -> Option<RecommendedWatcher> {
     watched.map_err(|error| tracing::warn!("the folder of the rules file cannot be watched: {error}")).ok()
 }
 
-/// Waits until the file is worth a look; says whether anybody still uses the rules.
+/// Waits until the file should be checked; returns whether the rules are still in use.
 fn wait(told: &Receiver<()>, rules: &Weak<RulesState>) -> bool {
     let first = told.recv_timeout(POLL);
     let began = Instant::now();

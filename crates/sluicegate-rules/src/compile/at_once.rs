@@ -1,4 +1,4 @@
-//! The limits on requests under way at once, put together: of the rules that name a number under `in_flight`.
+//! Combines the limits on concurrent requests of rules that name a number under `in_flight`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use super::compiled::Compiled;
 use super::sections::Sections;
 
 impl Compiled {
-    /// The numbers of requests under way at once that each rule names, on the store if instances share them. One that is `open` by its name
-    /// goes on counting.
+    /// The numbers of requests under way at once that each rule names, on the store if instances share them. A number that is `open` under
+    /// its name keeps its count.
     pub(crate) fn in_flight(
         &self,
         store: &Arc<dyn Store>,
@@ -48,7 +48,7 @@ impl Compiled {
         Ok(limits.collect())
     }
 
-    /// Combines these limits. Each applies where its rule does: to a request that reaches the rules, and within a group only to the first
+    /// Combines these limits. Each applies when its rule does: to a request that reaches the rules, and within a group only to the first
     /// rule that matches. The rules that apply are found once for all limits.
     pub(crate) fn at_once(&self, limits: &[Option<InFlightLimit>], sections: Sections) -> InFlightLimits {
         let mut place = 0..;

@@ -1,4 +1,4 @@
-//! Places in a request that are read for something other than its key: for its tier, its class, or the quotas of its key.
+//! Places in a request that give its tier, its class, or the quotas of its key.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) enum AttributeSource {
     Descriptor,
 }
 
-/// Whether a header field of this request is read: it depends on who may have written it.
+/// Whether a header field of this request is read: it depends on the possible writers.
 type Writers = Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync>;
 
 impl AttributeSource {
@@ -86,7 +86,7 @@ impl AttributeSource {
         None
     }
 
-    /// The name of the tier or class that the request says, if it says one.
+    /// The name of the tier or class in the request, if it has one.
     pub(super) fn name(&self, request: RequestView<'_>) -> Option<String> {
         match self {
             Self::ApiKey(keys) => keys.line(request)?.tier.clone(),
@@ -134,7 +134,7 @@ impl AttributeSource {
     }
 }
 
-/// Whether a request comes from a proxy that the file names, which may say the quotas or the class of a request in this header field.
+/// Whether a request comes from a proxy that the file names: only these may set the quotas or the class in this header field.
 fn written_by_proxies(
     word: &At<String>,
     what: &str,

@@ -1,11 +1,11 @@
 //! Finds the rules of a file that apply to a request: [`Choice`], used by the layer and for explanations alike.
 //!
-//! A [`Finder`] names the rules that can apply, so that a thousand rules are not tried one after the other. Then all conditions of these are
-//! compared.
+//! A [`Finder`] names the rules that can apply, so that a thousand rules are not tried one after the other. Then all conditions of these
+//! rules are compared.
 //!
 //! # Groups and readings
-//! Within a group, the first rule that matches applies; rules without a group all apply. A path with dots has two readings: as it is
-//! written, and as a server resolves it. A rule applies if it matches one of them, so that no spelling of a path bypasses a limit; within a
+//! Within a group, the first rule that matches applies; rules without a group all apply. A path with dots has two readings: as
+//! written, and as resolved by a server. A rule applies if it matches one of them, so that no spelling of a path bypasses a limit; within a
 //! group the first rule of each reading applies, unless both ask for the same.
 //!
 //! # Descriptors
@@ -30,24 +30,24 @@ pub(crate) struct Choice {
     comparison: Comparison,
     /// Whether two rules may spend from one policy.
     shares_policies: bool,
-    /// Whether any rule looks at the path of a request.
+    /// Whether any rule reads the path of a request.
     reads_path: bool,
     /// Whether any rule replaces another.
     replaces: bool,
 }
 
-/// The part of a rule that says to which requests it applies.
+/// The part of a rule that selects its requests.
 #[derive(Default)]
 pub(super) struct Conditional {
     pub name: String,
-    /// The group, of which only the first rule that matches applies.
+    /// The group; only its first matching rule applies.
     pub group: Option<String>,
     pub only_if: Matcher,
     /// Its limit and key, written out: rules of a group with the same text ask a request only once.
     pub asks: String,
     /// The names of all policies that it may spend from.
     pub policies: Vec<String>,
-    /// The places of the rules that do not apply to a call if one of its descriptors meets this rule.
+    /// The indices of the rules that do not apply to a call if this rule applies to one of its descriptors.
     pub replaces: Vec<usize>,
 }
 
@@ -65,7 +65,7 @@ impl Choice {
         self.rules.is_empty()
     }
 
-    /// Whether any rule looks at the host that a request names.
+    /// Whether any rule reads the host of a request.
     pub(super) fn reads_host(&self) -> bool {
         self.rules.iter().any(|rule| rule.only_if.reads_host())
     }
@@ -79,7 +79,7 @@ impl Choice {
         RequestFacts::of(request, self.reads_path, self.comparison)
     }
 
-    /// The first rule of which all conditions hold.
+    /// The first rule with all conditions met.
     pub(crate) fn first(&self, request: RequestView<'_>) -> Option<usize> {
         if self.is_empty() {
             return None;
@@ -110,8 +110,8 @@ impl Choice {
         self.rules[replacing].replaces.contains(&rule)
     }
 
-    /// Whether the two readings of a path with dots meet different rules, two of which may spend from one policy that counts here. Neither
-    /// rule may be left out then, because nobody knows who resolves the dots, and the request cannot spend from both.
+    /// Whether the two readings of a path with dots meet different rules, two of which may spend from one enforced policy. Neither
+    /// rule may be left out, because the server that resolves the dots is unknown, and the request cannot spend from both.
     pub(super) fn is_torn(&self, request: RequestView<'_>, counts: impl Fn(&str) -> bool) -> bool {
         if !self.shares_policies || !has_dots(request.path()) {
             return false;
@@ -136,7 +136,7 @@ impl Choice {
         })
     }
 
-    /// Whether a request that meets both rules asks only once.
+    /// Whether a request under both rules asks only once.
     fn are_one(&self, one: usize, other: usize) -> bool {
         let [first, second] = [one, other].map(|rule| &self.rules[rule]);
         one == other || first.group.is_some() && first.group == second.group && first.asks == second.asks
@@ -189,7 +189,7 @@ impl Choice {
     }
 
     /// The rules that apply in any reading of the path, and within a group the first of each reading: no rule is missing, however the path
-    /// is resolved behind the layer.
+    /// is resolved later.
     fn applying_to(&self, asking: &RequestFacts<'_>) -> RulePlaces {
         // Most paths have no dots.
         if let [reading] = &asking.readings[..] {
@@ -208,7 +208,7 @@ impl Choice {
                     applies = true;
                 }
             }
-            // An ask that the first rule of the other reading has, too, is asked once.
+            // An ask that the first rule of the other reading also has is asked only once.
             let is_asked = |(_, of, other): &(usize, &str, usize)| {
                 other != rule && Some(*of) == group && self.rules[*other].asks == self.rules[*rule].asks
             };

@@ -1,4 +1,4 @@
-//! How much the requests of a rule matter: the word `class`.
+//! The importance of the requests of a rule: the word `class`.
 
 use sluicegate_in_flight::Class;
 use sluicegate_tower::key::RequestView;
@@ -12,14 +12,14 @@ use crate::schema::OneOrMany;
 
 /// The class of the requests of a rule.
 pub(super) struct Classes {
-    /// The places where a request says its class; the first that says one counts.
+    /// The places that a class is read from; the first with a class counts.
     by: Vec<AttributeSource>,
-    /// The class of a request that says none.
+    /// The class of a request without one.
     otherwise: Class,
 }
 
 impl Classes {
-    /// The classes that these words say; all that is wrong with them is reported.
+    /// The classes of these words; all mistakes in them are reported.
     pub(super) fn of(given: &At<OneOrMany>, keys: &Keys, problems: &mut Problems<'_>) -> Self {
         let mut classes = Self { by: Vec::new(), otherwise: Class::default() };
         let words = given.all();

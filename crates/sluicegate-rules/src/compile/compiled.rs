@@ -1,4 +1,4 @@
-//! A file that is understood, and the limits that it makes once its policies are open.
+//! A compiled file, and the limits that it makes once its policies are open.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::sections::Sections;
 use super::store::NamedStore;
 use crate::error::Problems;
 
-/// The contents of a file, understood: policies to be opened, and rules that are limits once they are.
+/// The compiled contents of a file: policies to open, and rules that become limits once these are open.
 pub(crate) struct Compiled {
     pub policies: Vec<Policy>,
     /// Policies that no rule and no tier uses.
@@ -25,7 +25,7 @@ pub(crate) struct Compiled {
     pub with_keys: Arc<WithKeys>,
     /// The quotas of single keys and of tiers, each by the name of its policy or tiers and its own.
     pub single_keys: Vec<(String, String)>,
-    /// Other files that it was read from, and what they held.
+    /// Other files that it was read from, and their contents.
     pub files: Vec<(PathBuf, Vec<u8>)>,
     pub(super) headers: HeaderFields,
     /// The store that the file names, if it names one.
@@ -36,7 +36,7 @@ pub(crate) struct Compiled {
     pub(super) statuses: Arc<[StatusCode]>,
     pub rules: Arc<[Rule]>,
     pub rooms: Vec<FileRoom>,
-    /// The fields of requests' bodies that something looks at.
+    /// The fields of requests' bodies that the file uses.
     pub body_fields: Vec<String>,
     /// Whether requests skip these rooms, as in a tool.
     pub is_without_rooms: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Compiled {
 /// A part of the limits of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitsPart {
-    /// All of them; those that defer refuse.
+    /// All of them; limits that defer refuse here.
     All,
     /// The limits that refuse.
     Refusing,
@@ -64,7 +64,7 @@ impl LimitsPart {
 }
 
 impl Compiled {
-    /// A part of the limits, now that all policies are open on this store.
+    /// Makes a part of the limits after all policies are opened on this store.
     pub(crate) fn limits(&self, open: &[RateLimiter], part: LimitsPart) -> Result<Limits, ConfigError> {
         let sections = self.sections.on(open);
         let mut all = Group::select(Arc::clone(&sections.rules));
@@ -85,12 +85,12 @@ impl Compiled {
         builder.build()
     }
 
-    /// Whether a rule holds bodies of requests to a bandwidth.
+    /// Whether a rule limits the bandwidth of request bodies.
     pub(crate) fn holds_requests(&self) -> bool {
         self.rules.iter().any(|rule| rule.bandwidth.is_some_and(|direction| direction != Direction::Down))
     }
 
-    /// The rules that need the response of a request, or its connection, each with the words of the file that do.
+    /// The rules that need the response of a request, or its connection, each with the words that need them.
     pub(crate) fn needs_of_responses(&self) -> Vec<String> {
         let needs = |rule: &Rule| {
             let words = [
@@ -114,7 +114,7 @@ impl Compiled {
         self.rules.iter().flat_map(of)
     }
 
-    /// Reports, for each rule alone, the mistakes that show only when its limits are put together.
+    /// Reports, for each rule alone, the mistakes that show only when its limits are made.
     pub(crate) fn check(&self, open: &[RateLimiter], problems: &mut Problems<'_>) {
         let sections = self.sections.on(open);
         for rule in &*self.rules {

@@ -16,7 +16,7 @@ use crate::schema::{Condition, DescriptorEntries};
 /// The domains and the entries that a descriptor must have.
 #[derive(Default)]
 pub(super) struct DescriptorPattern {
-    /// Domains of which one must match; an empty list accepts any.
+    /// Domains; one of them must match; an empty list accepts any.
     domains: Vec<String>,
     /// The entries, all of them and no others; `None` accepts any.
     pub entries: Option<EntriesPattern>,
@@ -25,7 +25,7 @@ pub(super) struct DescriptorPattern {
 /// The entries that a descriptor must have.
 #[derive(Default)]
 pub(super) struct EntriesPattern {
-    /// Each key with its values, of which one must be there.
+    /// Each key with its values; one of them must be present.
     all: Vec<(String, Vec<ValuePattern>)>,
     /// Whether their order counts.
     is_in_order: bool,
@@ -35,7 +35,7 @@ pub(super) struct EntriesPattern {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ValuePattern(Vec<String>);
 
-/// The condition of a pattern that does not hold.
+/// The condition of a pattern that fails.
 pub(super) enum NotDescribed<'a> {
     Domain(&'a str, &'a [String]),
     Entries(Vec<&'a str>, &'a EntriesPattern),
@@ -51,7 +51,7 @@ pub(super) enum DescriptorKey {
 }
 
 impl DescriptorPattern {
-    /// Returns `None` if the condition says nothing about descriptors.
+    /// Returns `None` if the condition is not about descriptors.
     pub(super) fn of(condition: &Condition, problems: &mut Problems<'_>) -> Option<Self> {
         let domains = condition.domain.as_ref().map(At::all).unwrap_or_default();
         let domains = domains.into_iter().map(|domain| domain.value).collect();
@@ -59,7 +59,7 @@ impl DescriptorPattern {
         condition.is_about_descriptors().then_some(Self { domains, entries })
     }
 
-    /// The first condition that does not hold.
+    /// The first condition that fails.
     pub(super) fn mismatch<'a>(&'a self, found: &'a RequestDescriptor) -> Option<NotDescribed<'a>> {
         let domain = found.domain();
         if !self.domains.is_empty() && !self.domains.iter().any(|known| known == domain) {
@@ -69,7 +69,7 @@ impl DescriptorPattern {
         Some(NotDescribed::Entries(found.entries().iter().map(|(key, _)| &**key).collect(), entries))
     }
 
-    /// Whether no descriptor can have the entries of both.
+    /// Whether no descriptor can match both.
     pub(super) fn is_apart_from(&self, other: &Self) -> bool {
         let (Some(one), Some(two)) = (&self.entries, &other.entries) else { return false };
         let keys = |pattern: &EntriesPattern| {
@@ -135,7 +135,7 @@ impl ValuePattern {
         let [first, rest @ ..] = &self.0[..] else { return false };
         let [middle @ .., last] = rest else { return value == first };
         let Some(mut left) = value.strip_prefix(&**first) else { return false };
-        // The first place of each part leaves the most for those after it.
+        // The first place of each part leaves the most text for later parts.
         for part in middle {
             let Some(at) = left.find(&**part) else { return false };
             left = &left[at + part.len()..];
@@ -175,7 +175,7 @@ impl KeyExtractor for DescriptorKey {
 }
 
 impl DescriptorKey {
-    /// The text by which an operator calls the key of a descriptor.
+    /// The operators' name for the key of a descriptor.
     pub(super) fn name(&self, request: RequestView<'_>) -> Option<String> {
         let described = RequestDescriptor::of(request)?;
         match self {
@@ -203,7 +203,7 @@ impl fmt::Display for NotDescribed<'_> {
     }
 }
 
-/// Writes the entries as a file has them.
+/// Writes the entries as in a file.
 impl fmt::Display for EntriesPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entry = |(key, values): &(String, Vec<ValuePattern>)| {

@@ -18,7 +18,7 @@ use super::paths::PathTree;
 use super::plan::TierPlan;
 use crate::descriptor::RequestDescriptor;
 
-/// Places of rules, by a condition that each of them has.
+/// Indices of rules, by a condition of each.
 #[derive(Default)]
 pub(super) struct Finder {
     paths: PathTree,
@@ -26,19 +26,19 @@ pub(super) struct Finder {
     headers: Vec<(HeaderName, FastMap<HeaderValue, Vec<usize>>)>,
     query: FastMap<(String, String), Vec<usize>>,
     methods: FastMap<Method, Vec<usize>>,
-    /// Rules by the place of the tier.
+    /// Rules by the index of the tier.
     tiers: Vec<(Arc<TierPlan>, Vec<Vec<usize>>)>,
     /// Rules that are compared with each request.
     others: Vec<usize>,
     /// Rules about descriptors, by the key and the value of an entry.
     entries: FastMap<String, FastMap<String, Vec<usize>>>,
-    /// Rules about descriptors that are looked at for each.
+    /// Rules that are compared with each descriptor.
     descriptors: Vec<usize>,
     /// Whether each rule is found by its path.
     by_path: Vec<bool>,
 }
 
-/// Places of rules among the rules of a file.
+/// Indices of rules in a file.
 pub(super) type RulePlaces = SmallVec<[usize; 8]>;
 
 impl Finder {
@@ -93,7 +93,7 @@ impl Finder {
         finder
     }
 
-    /// Every rule that can apply, in order, and others besides.
+    /// Every rule that can apply, in order, and possibly others.
     pub(super) fn candidates(&self, asking: &RequestFacts<'_>) -> RulePlaces {
         if let Some(described) = asking.described {
             return self.candidates_of(described);
@@ -126,12 +126,12 @@ impl Finder {
         found
     }
 
-    /// Whether it has found the rule by its path, so that this need not be compared again.
+    /// Whether it has found the rule by its path, so that the path is not compared again.
     pub(super) fn is_by_path(&self, rule: usize) -> bool {
         self.by_path[rule]
     }
 
-    /// Every rule that can apply to a descriptor, in order, and others besides.
+    /// Every rule that can apply to a descriptor, in order, and possibly others.
     fn candidates_of(&self, described: &RequestDescriptor) -> RulePlaces {
         let mut found = RulePlaces::from_slice(&self.descriptors);
         for (key, value) in described.entries() {
@@ -148,7 +148,7 @@ fn add<K: Hash + Eq>(places: &mut FastMap<K, Vec<usize>>, value: K, place: usize
     places.entry(value).or_default().push(place);
 }
 
-/// The values that a rule can be found by: one of these values has to be there.
+/// The values that a rule can be found by: one of them has to be present.
 #[derive(Clone, Copy)]
 enum FindBy<'a> {
     Path,
@@ -170,7 +170,7 @@ enum IndexedValue {
     Header(HeaderName, HeaderValue),
     Query(String, String),
     Method(Method),
-    /// The places of a plan and of a tier.
+    /// The indices of a plan and of a tier.
     Tier(usize, usize),
 }
 
@@ -196,7 +196,7 @@ impl Rarest {
     }
 }
 
-/// The conditions by which a rule can be found; where two are equally rare, the first is cheaper.
+/// The conditions by which a rule can be found; of two equally rare ones, the first is cheaper.
 fn ways(matcher: &Matcher) -> Vec<FindBy<'_>> {
     let mut ways = Vec::new();
     ways.extend(matcher.paths.is_some().then_some(FindBy::Path));
@@ -204,7 +204,7 @@ fn ways(matcher: &Matcher) -> Vec<FindBy<'_>> {
     ways.extend((!matcher.hosts.is_empty()).then_some(FindBy::Host));
     ways.extend(matcher.headers.iter().map(FindBy::Header));
     ways.extend(matcher.query.iter().map(FindBy::Query));
-    // Reading a tier may mean verifying a token: not for requests that another condition rules out.
+    // Reading a tier may mean verifying a token: so it is avoided for requests that another condition rules out.
     if ways.is_empty() {
         ways.extend(matcher.tiers.iter().map(FindBy::Tiers));
     }

@@ -1,7 +1,7 @@
-//! Limits on requests that are under way at once: the section `in_flight`.
+//! Limits on concurrent requests: the section `in_flight`.
 //!
-//! It bounds requests under way, not their rate. A name stands for one number of permits, per key or as many as the service can bear, whichever
-//! rules name it; permits that are out when a reload changes the number still count.
+//! It bounds concurrent requests, not their rate. A name has one number of permits, per key or as many as the service can handle, whichever
+//! rules name it; permits in use when a reload changes the number still count.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -39,12 +39,12 @@ pub(super) struct Number {
 pub(super) enum AtOnce {
     /// A number for each key; of all instances together, if they share it.
     Each(u64, Option<Sharing>),
-    /// The number that the service can bear.
+    /// The number that the service can handle.
     Adaptive(AdaptiveBuilder),
 }
 
 impl AtOnce {
-    /// The number of this name, begun.
+    /// Starts the number of this name.
     pub(super) fn begun(&self, name: &str, store: &Arc<dyn Store>) -> Result<InFlight, ConfigError> {
         match self {
             Self::Each(permits, None) => InFlight::new(name, *permits),
@@ -57,7 +57,7 @@ impl AtOnce {
         }
     }
 
-    /// Changes one that is there; it says whether it could: one of another kind has to begin anew.
+    /// Changes an existing number; returns whether it could: a number of another kind has to be made anew.
     pub(super) fn change(&self, in_flight: &InFlight) -> bool {
         match self {
             Self::Each(permits, sharing) => {
@@ -178,7 +178,7 @@ fn sharing(
     Some(Some(sharing))
 }
 
-/// Reports the words that mean nothing where instances do not share the permits.
+/// Reports words that have no meaning unless instances share the permits.
 fn only_shared(entry: &InFlightEntry, why: &str, problems: &mut Problems<'_>) {
     let shared = entry.shared.as_ref().filter(|shared| shared.value).map(|shared| shared.place);
     let [lease, on_outage] = written!(entry; lease on_outage);
@@ -198,7 +198,7 @@ fn adaptive(
         text.as_ref().map(|text| number(text, "a number at once", 1..=MOST, problems))
     };
     let numbers = [&entry.at_least, &entry.at_most, &entry.first].map(&mut at_once);
-    // What is wrong is told, and all that is wrong at once.
+    // All mistakes are reported at once.
     let [at_least, at_most, first] = numbers;
     for (number, set) in [
         (at_least, AdaptiveBuilder::at_least as fn(AdaptiveBuilder, u64) -> AdaptiveBuilder),

@@ -1,7 +1,7 @@
 //! All rules and doors of a file, read one after the other.
 //!
 //! # Order of the doors
-//! Denials are looked at first, then exemptions, then rules. In doubt a request is limited: a denial applies if it holds in one reading of
+//! Denials are checked first, then exemptions, then rules. In doubt a request is limited: a denial applies if it holds in one reading of
 //! the path; an exemption applies only if it holds in all of them, and never to a path with dots.
 
 use std::collections::{HashMap, HashSet};
@@ -32,7 +32,7 @@ use crate::schema::{File, OneOrMany, PathsEntry};
 /// Reads the rules of a file, once its policies, tiers and keys are read.
 ///
 /// All problems are reported, not only the first: wrong parts are left out, and the caller asks afterwards whether there were any. Returns
-/// `None` only if nothing can be said without a wrong part.
+/// `None` only if a wrong part makes all checks impossible.
 pub(super) fn of(
     file: &File,
     policies: &Policies,
@@ -76,7 +76,7 @@ pub(super) fn of(
         );
     }
     let headers = option(file.headers.as_ref(), problems).unwrap_or_default();
-    // Policies are prepared as the limits of the rules will want them, so that no policy changes again when they are put together.
+    // Policies are prepared for the limits of the rules, so that no policy changes again when these are made.
     let giving_back = rules.iter().filter(|rule| rule.changes_later());
     let giving_back: HashSet<&str> = giving_back.flat_map(Rule::names).collect();
     let opened = opened.into_iter().map(|policy| match giving_back.contains(policy.name()) {
@@ -156,7 +156,7 @@ fn reading(paths: &PathsEntry, problems: &mut Problems<'_>) -> PathReading {
     }
 }
 
-/// Reports names that occur twice: logs and explanations call rules and doors by their names.
+/// Reports names that occur twice: logs and explanations identify rules and doors by name.
 fn unique<'a>(names: impl Iterator<Item = &'a At<String>>, problems: &mut Problems<'_>) {
     let mut known = HashSet::new();
     for name in names.filter(|name| !known.insert(&*name.value)) {
@@ -167,7 +167,7 @@ fn unique<'a>(names: impl Iterator<Item = &'a At<String>>, problems: &mut Proble
     }
 }
 
-/// The places of the rules that a rule replaces.
+/// The indices of the rules that a rule replaces.
 fn replaced(rule: &Rule, rules: &[Rule], problems: &mut Problems<'_>) -> Vec<usize> {
     let place = |name: &At<String>| {
         let found = rules.iter().position(|known| known.name == name.value && known.name != rule.name);
@@ -186,7 +186,7 @@ fn warn_of_meetings(rules: &[Rule], problems: &mut Problems<'_>) {
     let mut seen: HashMap<&str, &Rule> = HashMap::new();
     for rule in rules {
         for name in rule.names() {
-            // Of two limits of bandwidth with one policy, a body keeps to the first.
+            // Of two bandwidth limits with one policy, a body uses the first.
             let meets = |first: &&Rule| !are_apart(first, rule) && rule.bandwidth.is_none();
             let Some(first) = seen.insert(name, rule).filter(meets) else {
                 continue;

@@ -1,4 +1,4 @@
-//! Makes limits of the sections of a file. The code that reads a value everywhere else reads it here, too.
+//! Makes limits from the sections of a file. Values are read by the same code as elsewhere.
 
 mod at_once;
 mod by;
@@ -46,10 +46,10 @@ use crate::error::Problems;
 use crate::schema::File;
 use crate::variables::unset;
 
-/// A table that the file fills and requests look into. Nobody who sends requests chooses its keys, so its hash may be a fast one.
+/// A table filled by the file and looked up by requests. Clients do not choose its keys, so its hash may be a fast one.
 type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
-/// Compiles the contents of a file, as far as that needs no store.
+/// Compiles the contents of a file, without a store.
 pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Option<Compiled> {
     if file.version.value != "1" {
         let text = format!("version {:?} is not known: this program reads version 1", file.version.value);
@@ -90,7 +90,7 @@ fn read<T: FromStr<Err = ConfigError>>(text: &At<String>, problems: &mut Problem
     text.value.parse().map_err(|error| wrong(text, &error, problems)).ok()
 }
 
-/// The value that a word of an option stands for, or the default if there is no word.
+/// The value of a word of an option, or the default without a word.
 fn option<T: FromStr<Err = ConfigError>>(
     text: Option<&At<String>>,
     problems: &mut Problems<'_>,
@@ -98,7 +98,7 @@ fn option<T: FromStr<Err = ConfigError>>(
     text.and_then(|text| read(text, problems))
 }
 
-/// Reports words that are written where they mean nothing.
+/// Reports words that have no meaning here.
 fn refuse(
     words: impl IntoIterator<Item = (&'static str, Option<Position>)>,
     problems: &mut Problems<'_>,
@@ -111,7 +111,7 @@ fn refuse(
     }
 }
 
-/// Points at the part of a value that is wrong.
+/// Points at the wrong part of a value.
 fn wrong(text: &At<String>, error: &ConfigError, problems: &mut Problems<'_>) {
     let place = error.span().map_or(text.place, |span| text.place.part(&text.value, &span));
     problems.error(place, error.problem());

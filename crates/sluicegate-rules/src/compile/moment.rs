@@ -1,7 +1,7 @@
-//! Moments in time, as `2026-11-27T12:00:00Z`.
+//! Moments in time, such as `2026-11-27T12:00:00Z`.
 //!
-//! A zone is required: a file is read on servers whose local time nobody remembers, and a sale that opens an hour early cannot be taken
-//! back. A date that does not exist is refused, and so is one before 1970.
+//! A zone is required: a file is read on servers with different local times, and a sale that opens an hour early cannot be undone.
+//! A date that does not exist or is before 1970 is refused.
 
 use std::time::SystemTime;
 

@@ -7,7 +7,7 @@ use sluicegate_tower::key::Networks;
 use crate::at::At;
 use crate::error::Problems;
 
-/// Reads the networks. Returns `None` if one is wrong. A network with bits behind its prefix is taken as the network around it, with a
+/// Reads the networks. Returns `None` if one is wrong. A network with bits after its prefix counts as the network around it, with a
 /// warning.
 pub(super) fn of(networks: &[At<String>], problems: &mut Problems<'_>) -> Option<Networks> {
     let before = problems.errors();
@@ -26,7 +26,7 @@ pub(super) fn of(networks: &[At<String>], problems: &mut Problems<'_>) -> Option
         .then(|| Networks::new(networks.iter().map(|network| &network.value)).ok())?
 }
 
-/// The network around this one, if it has bits behind its prefix.
+/// The network around this one, if it has bits after its prefix.
 fn around(text: &str) -> Option<String> {
     let (address, bits) = text.trim_ascii().split_once('/')?;
     let (address, bits): (IpAddr, u32) = (address.parse().ok()?, bits.parse().ok()?);

@@ -1,6 +1,6 @@
-//! Policies whose keys may have quotas of their own: the file names them for single keys, or a request brings them.
+//! Policies with keys that may have quotas of their own, from the file or from the request.
 //!
-//! All keys stay in the buckets of one policy, whatever quotas they have, so that a key whose quotas change keeps what it has spent.
+//! All keys stay in the buckets of one policy, whatever their quotas, so that a key with changed quotas keeps its spent units.
 
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
@@ -47,10 +47,10 @@ impl KeyQuotas {
 /// The word for no quota at all.
 pub(super) const UNLIMITED: &str = "unlimited";
 
-/// Quotas of single keys, by the names that operators call the keys.
+/// Quotas of single keys, by the operators' names of the keys.
 type SingleKeys = HashMap<String, KeyQuotas>;
 
-/// The most different quotas of keys that a store counts by at once.
+/// The most different quotas of keys that a store supports at once.
 const MOST: usize = 65_535;
 
 /// A policy that rules spend from, with the quotas of keys that have their own.
@@ -60,11 +60,11 @@ pub(crate) struct KeyedPolicy {
     single: Arc<SingleKeys>,
     /// The quotas that keys have by their tier.
     of_tiers: Arc<[Quotas]>,
-    /// The places where a request may bring quotas for its key; the first that is there counts.
+    /// The places where a request may bring quotas for its key; the first one present counts.
     by: Arc<[AttributeSource]>,
-    /// Gives the name by which an operator calls the key of a request, where the name matters.
+    /// Gives the operators' name of a request's key, if the name matters.
     namer: Option<Namer>,
-    /// If this is a share: the whole policy, the parts that this is, and the parts of the whole.
+    /// If this is a share: the whole policy, the number of parts of this share, and the number of parts of the whole.
     part_of: Option<Arc<(Policy, u64, u64)>>,
     /// Whether its requests are kept for later when they exceed it.
     pub defers: bool,
@@ -144,7 +144,7 @@ impl KeyedPolicy {
         self.by.iter().any(|by| matches!(by, AttributeSource::ApiKey(_)))
     }
 
-    /// The limit, now that the policy is open.
+    /// The limit, after the policy is opened.
     pub(super) fn limit(&self, limiter: RateLimiter) -> Limit {
         let limit = Limit::new(limiter);
         if !self.takes_quotas() {
@@ -163,7 +163,7 @@ impl KeyedPolicy {
         Ok(share)
     }
 
-    /// Sets the names by which a rule calls keys.
+    /// Sets the names of keys in a rule.
     pub(super) fn named_by(self, namer: impl FnOnce() -> Namer) -> Self {
         let namer = (!self.single.is_empty()).then(namer);
         Self { namer, ..self }
@@ -220,14 +220,14 @@ impl KeyedPolicy {
     }
 }
 
-/// The quotas of the keys that are named, as far as the policy can have them.
+/// The quotas of the named keys that the policy can have.
 fn single_keys(policy: &Policy, section: &Named<At<OneOrMany>>, problems: &mut Problems<'_>) -> SingleKeys {
     let each = section.0.iter();
     each.filter_map(|(key, quotas)| Some((key.value.clone(), quotas_under(policy, quotas, problems)?)))
         .collect()
 }
 
-/// Quotas as they are written, or `unlimited`, if a key of the policy can have them.
+/// Quotas as written, or `unlimited`, if a key of the policy can have them.
 pub(super) fn quotas_under(
     policy: &Policy,
     given: &At<OneOrMany>,
@@ -247,7 +247,7 @@ pub(super) fn quotas_under(
     Some(own)
 }
 
-/// Quotas as they are written, or `unlimited`.
+/// Quotas as written, or `unlimited`.
 pub(super) fn own_quotas(given: &At<OneOrMany>, problems: &mut Problems<'_>) -> Option<KeyQuotas> {
     let all = texts(given, problems);
     if let [one] = &all[..]

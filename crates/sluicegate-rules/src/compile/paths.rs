@@ -1,19 +1,19 @@
 //! A tree of all patterns by their segments, which a request's path walks once.
 //!
 //! # Cost
-//! A path is walked once, whatever the number of patterns: a segment costs one look into a table. Where a text and a capture both lead
-//! on, both ways are walked, so that a path meets at most the nodes whose patterns match what was read of it, and none of them twice.
+//! A path is walked once, whatever the number of patterns: a segment costs one table lookup. If a text and a capture both match,
+//! both ways are walked, so that a path visits only nodes with patterns that match its text so far, each at most once.
 
 use sluicegate_tower::limits::path::{Fold, PathPattern, PathSegment, split};
 
 use super::FastMap;
 
-/// Patterns by their segments. A path that comes to a node has met one pattern more for each number there.
+/// Patterns by their segments. A path that reaches a node matches one more pattern for each number there.
 #[derive(Default)]
 pub(super) struct PathTree {
     /// The first is the root. No node points to one before it.
     nodes: Vec<Node>,
-    /// The differences that are ignored between patterns and the paths that are looked up.
+    /// The ignored differences between patterns and paths.
     fold: Fold,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct PathTree {
 struct Node {
     texts: FastMap<String, usize>,
     capture: Option<usize>,
-    /// Numbers of the patterns that take all that follows.
+    /// Numbers of the patterns that match the whole rest.
     rest: Vec<usize>,
     /// Numbers of the patterns that end here.
     here: Vec<usize>,
@@ -54,10 +54,10 @@ impl PathTree {
         self.nodes[at].here.push(number);
     }
 
-    /// Reports the numbers of all patterns that match a path to which the fold has been applied. No node is looked at twice.
+    /// Reports the numbers of all patterns that match a path to which the fold has been applied. No node is visited twice.
     pub(super) fn find(&self, path: &str, mut found: impl FnMut(&[usize])) {
         let Some(path) = path.strip_prefix('/').filter(|_| !self.nodes.is_empty()) else { return };
-        // Where a text and a capture lead on, the second is looked at later.
+        // If a text and a capture both match, the capture is visited later.
         let (mut later, mut next) = (Vec::new(), Some((0, Some(path))));
         while let Some((node, left)) = next.take().or_else(|| later.pop()) {
             let node: &Node = &self.nodes[node];

@@ -18,7 +18,7 @@ use crate::error::Problems;
 use crate::read::short;
 use crate::schema::{ApiKeysEntry, Named, OneOrMany, PolicyEntry, Suspend, Tighten, written};
 
-/// The policies by name, and which of them a rule uses.
+/// The policies by name, and the ones that rules use.
 pub(super) struct Policies {
     all: HashMap<String, FilePolicy>,
     used: RefCell<HashSet<String>>,
@@ -59,7 +59,7 @@ impl Policies {
         Self { all, used: RefCell::default() }
     }
 
-    /// Whether there is a policy of this name, right or wrong.
+    /// Whether there is a policy of this name, valid or not.
     pub(super) fn has(&self, name: &str) -> bool {
         self.all.contains_key(name)
     }
@@ -82,12 +82,12 @@ impl Policies {
         self.all.get(name).filter(|_| !self.used.borrow().contains(name))?.policy.as_ref()
     }
 
-    /// The names of all policies, in no order, to suggest the one that was meant.
+    /// The names of all policies, in no order, to suggest a similar one.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.all.keys().map(|name| &**name)
     }
 
-    /// Warns of quotas that nothing reads, because they look as if they held.
+    /// Warns of unused quotas, because they look as if they were in force.
     pub(super) fn warn_of_unread(
         &self,
         keys: &At<ApiKeysEntry>,
@@ -101,7 +101,7 @@ impl Policies {
         }
     }
 
-    /// Warns of policies that nothing spends from: most often somebody believes such a limit to be in force.
+    /// Warns of unused policies, because they look as if they were in force.
     pub(super) fn warn_of_unused(&self, problems: &mut Problems<'_>) {
         let names = self.all.values().map(|known| &known.name);
         for name in names.filter(|name| !self.used.borrow().contains(&name.value)) {
@@ -119,7 +119,7 @@ impl Policies {
 /// The word of `on_exceeded` in a policy whose requests are kept for later.
 const DEFER: &str = "defer";
 
-/// Whether this word stands under `on_exceeded`.
+/// Whether `on_exceeded` has this word.
 fn is_said(entry: &PolicyEntry, word: &str) -> bool {
     entry.on_exceeded.as_ref().is_some_and(|said| said.value == word)
 }
@@ -136,13 +136,13 @@ fn refuse_beside_defer(entry: &PolicyEntry, problems: &mut Problems<'_>) {
     });
 }
 
-/// Stands for a quota that is not known here: as high as every algorithm keeps on every store.
+/// A placeholder for an unknown quota: as high as every algorithm supports on every store.
 const UNKNOWN: &str = "2000/s";
 
 /// The most keys that a policy can have room for.
 const MOST_KEYS: u64 = 1 << 31;
 
-/// The quotas of a list, as texts; a stand-in replaces one that is not known here.
+/// The quotas of a list, as texts; a placeholder replaces an unknown one.
 pub(super) fn texts(quotas: &At<OneOrMany>, problems: &mut Problems<'_>) -> Vec<At<String>> {
     let mut all = quotas.all();
     for quota in &mut all {
@@ -189,7 +189,7 @@ fn policy(name: &At<String>, given: &PolicyEntry, problems: &mut Problems<'_>) -
 }
 
 fn options(mut builder: PolicyBuilder, given: &PolicyEntry, problems: &mut Problems<'_>) -> PolicyBuilder {
-    // Without what keeps the requests, such a policy refuses them.
+    // Without a queue for the requests, such a policy refuses them.
     let on_exceeded = given.on_exceeded.as_ref().filter(|_| !is_said(given, DEFER));
     if let Some(on_exceeded) = option::<OnExceeded>(on_exceeded, problems) {
         builder = builder.on_exceeded(on_exceeded);

@@ -25,7 +25,7 @@ use crate::error::Problems;
 use crate::read::{instead_of, short};
 use crate::schema::{Condition, Cost, OneOrMany, RuleEntry, written};
 
-/// Reads one rule after the other, and keeps what can be checked only when all of them are read.
+/// Reads one rule after the other, and keeps the data that can be checked only after all rules are read.
 pub(super) struct RuleReader<'a> {
     policies: &'a Policies,
     tiers: &'a AllTiers,
@@ -33,11 +33,11 @@ pub(super) struct RuleReader<'a> {
     store: Option<&'a NamedStore>,
     in_flight: &'a InFlightNumbers,
     opened: Vec<Policy>,
-    /// The place of each opened policy, by its name.
+    /// The index of each opened policy, by name.
     places: HashMap<String, usize>,
     rooms: Vec<FileRoom>,
     unverified: Vec<Position>,
-    /// The fields of requests' bodies that something looks at.
+    /// The fields of requests' bodies that the file uses.
     body_fields: RefCell<BTreeSet<String>>,
     /// Whether a rule for all requests uses the address of the client as its key.
     joins_client: bool,
@@ -48,11 +48,11 @@ pub(super) struct NamedByRules {
     pub opened: Vec<Policy>,
     pub rooms: Vec<FileRoom>,
     pub body_fields: Vec<String>,
-    /// Places of keys that clients choose freely; empty if a rule for all requests goes by address.
+    /// Places of keys that clients choose freely; empty if a rule for all requests uses the address as its key.
     pub unverified: Vec<Position>,
 }
 
-/// Words of keys of which a client has only a few.
+/// Words for keys that a client has only a few of.
 const BY_ADDRESS: [&str; 3] = ["client", "peer", "everybody"];
 
 impl<'a> RuleReader<'a> {
@@ -96,7 +96,7 @@ impl<'a> RuleReader<'a> {
         Conditional { name: name.value.clone(), only_if, ..Conditional::default() }
     }
 
-    /// A condition as requests meet it. An empty one always holds, and is reported as a mistake.
+    /// Compiles a condition. An empty condition always holds, and is reported as a mistake.
     fn matcher(
         &self,
         condition: &At<Condition>,
@@ -113,7 +113,7 @@ impl<'a> RuleReader<'a> {
     }
 
     /// A rule, with all of its mistakes reported. Returns `None` if its key or its cost cannot be understood, because nothing can be
-    /// decided without them; policies and rooms that it names count as used nevertheless.
+    /// decided without them; policies and rooms that it names still count as used.
     pub(super) fn rule(
         &mut self,
         rule: &At<RuleEntry>,
@@ -257,7 +257,7 @@ impl<'a> RuleReader<'a> {
         Some(Budget::Tiers(Box::new(tiers)))
     }
 
-    /// The place of a room. All rules that share it must describe it alike.
+    /// The index of a room. All rules that share it must describe it equally.
     fn room(&mut self, room: FileRoom, key: Position, problems: &mut Problems<'_>) -> usize {
         let known = self.rooms.iter().position(|known| known.terms.name == room.terms.name);
         if let Some(other) =
@@ -305,7 +305,7 @@ impl<'a> RuleReader<'a> {
     }
 }
 
-/// Reports words that mean nothing beside others of the rule.
+/// Reports words that have no meaning beside other words of the rule.
 fn check_words(given: &RuleEntry, (spends, budgets): (bool, &[Budget]), problems: &mut Problems<'_>) {
     let condition = given.only_if.as_ref().map(|condition| &condition.value);
     let is_about_descriptors = condition.is_some_and(Condition::is_about_descriptors);

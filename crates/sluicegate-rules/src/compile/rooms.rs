@@ -20,27 +20,27 @@ use crate::error::Problems;
 use crate::rooms::Doors;
 use crate::schema::{PolicyEntry, RoomEntry};
 
-/// A waiting room, as the file has it.
+/// A waiting room of the file.
 #[derive(Clone)]
 pub(crate) struct FileRoom {
-    /// The terms of the room, for the keeper of lines.
+    /// The terms of the room, for the lines' implementation.
     pub terms: RoomTerms,
     /// All terms but the rate, written out.
     pub options: String,
-    /// The first rule that names it, and where that stands.
+    /// The first rule that names it, with its place.
     pub rule: String,
     pub place: Position,
 }
 
-/// The terms of a room, without the key that tells its clients apart.
+/// The terms of a room, without the key that identifies its clients.
 #[derive(Clone)]
 pub(super) struct FileRoomTerms {
     pub terms: RoomTerms,
-    /// The most places in the line that one client may have; the key of the rule tells clients apart.
+    /// The most places in the line that one client may have; the key of the rule identifies clients.
     pub places_per_client: Option<u64>,
 }
 
-/// A rate that is not known here.
+/// A placeholder for an unknown rate.
 const UNKNOWN: &str = "1000/s";
 
 /// The room of a policy with `on_exceeded: room`.
@@ -65,7 +65,7 @@ pub(super) fn terms(
         let text = format!("the turns of a waiting room are spaced evenly: leave \"by {algorithm}\" out");
         problems.error(quota.place, text);
     }
-    // Checked as a room keeps it: with spaced turns.
+    // Checked as a room uses it: with spaced turns.
     if let Err(error) = Policy::gcra(&*name.value, rate.burst(1)).build() {
         problems.error(if error.quota().is_some() { quota.place } else { name.place }, error.problem());
     }
@@ -107,7 +107,7 @@ impl FileRoom {
 }
 
 impl Compiled {
-    /// Joins the doors of the rooms. A request comes to a door where the rules of its room apply: when it reaches the rules, and within a
+    /// Joins the doors of the rooms. A request comes to a door if the rules of its room apply: when it reaches the rules, and within a
     /// group only by the first rule that matches.
     pub(crate) fn doors(&self, each: Vec<Arc<dyn Door>>, sections: Sections) -> Doors {
         if each.is_empty() {

@@ -1,4 +1,4 @@
-//! A rule of a file: what it spends from, by which key, how much, and when the units are given back.
+//! A rule of a file: its policies, key, cost, and refunds.
 
 use std::mem;
 use std::sync::Arc;
@@ -23,28 +23,28 @@ use crate::error::Problems;
 use crate::read::short;
 use crate::schema::{Cost, SaidCost};
 
-/// A rule, understood.
+/// A compiled rule.
 pub(crate) struct Rule {
     pub name: String,
     /// The place of the rule in the file, for mistakes that show only when its limit is made.
     pub place: Position,
     pub group: Option<String>,
     pub(super) only_if: Matcher,
-    /// The limits that each request of the rule is asked of, all together.
+    /// The limits of each request of the rule, decided together.
     pub(super) budgets: Vec<Budget>,
-    /// The places of its waiting rooms among those of the file.
+    /// The indices of its waiting rooms in the file.
     pub rooms: Vec<usize>,
     pub(super) key: Arc<dyn KeyExtractor>,
     /// The limit on requests of a key that are under way at once.
     pub(super) in_flight: Option<Number>,
-    /// The importance of its requests, if the file says it.
+    /// The importance of its requests, if the file sets it.
     pub(super) class: Option<Arc<Classes>>,
     pub(super) on_missing_key: Option<OnMissingKey>,
     pub(super) cost: RuleCost,
     pub(super) refund_if: Vec<Statuses>,
-    /// The bodies whose bytes it counts, if it does not count requests.
+    /// The bodies with bytes that it counts, if it does not count requests.
     pub(super) bandwidth: Option<Direction>,
-    /// The places where responses tell what a request really costs.
+    /// The places in responses that give the true cost of a request.
     pub(super) settle: Option<Settle>,
     /// Its limit and key, written out.
     pub(super) asks: String,
@@ -74,12 +74,12 @@ impl Budget {
 pub(super) enum RuleCost {
     /// A fixed cost for each request. A cost of 0 is refused, because such a rule would limit nothing.
     Fixed(u64),
-    /// The number in a field of the request, held within `least` and `most`: `missing` where there is no field, `most` where it holds no
-    /// number. A client may write the field, so the file has to say the bounds. `field` is shown.
+    /// The number in a field of the request, held within `least` and `most`: `missing` without the field, `most` if it is not a
+    /// number. A client may write the field, so the file has to set the bounds. `field` is shown.
     Said { reserve: Reserve, field: String, least: u64, most: u64, missing: u64 },
 }
 
-/// Statuses of a response: one, or all of a hundred.
+/// Statuses of a response: one status, or a whole class.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Statuses {
     One(StatusCode),
@@ -105,8 +105,8 @@ impl Rule {
         self.policies().map(|keyed| keyed.policy.name())
     }
 
-    /// Reports costs that are above what a policy can ever have, also under the quotas of single keys. A cost above the policy's own quotas
-    /// shows when the limit is made.
+    /// Reports costs above the capacity of a policy, also under the quotas of single keys. A cost above the policy's own quotas
+    /// is found when the limit is made.
     pub(super) fn check_cost(&self, problems: &mut Problems<'_>) {
         let above = |policy: &Policy, cost: u64| {
             let quota = policy.quotas().iter().find(|quota| quota.rule().capacity() < cost)?;
@@ -135,7 +135,7 @@ impl Rule {
         }
     }
 
-    /// Takes out the condition under which the rule applies.
+    /// Takes out the condition of the rule.
     pub(super) fn condition(&mut self) -> Conditional {
         let only_if = mem::take(&mut self.only_if);
         Conditional {
@@ -148,7 +148,7 @@ impl Rule {
         }
     }
 
-    /// The limit with everything that the rule says about it: key, name, cost, and when it gives back.
+    /// The limit with the settings of the rule: key, name, cost and refunds.
     ///
     /// # Errors
     /// When the cost can never fit into the policy, so that none of its requests would pass.
@@ -247,7 +247,7 @@ pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Rule
     }
 }
 
-/// A share, as 1/10.
+/// A share, such as 1/10.
 pub(super) fn parts(share: &At<String>, problems: &mut Problems<'_>) -> Option<(u64, u64)> {
     let numbers =
         share.value.split_once('/').map(|(parts, whole)| (parts.trim().parse(), whole.trim().parse()));
@@ -267,7 +267,7 @@ pub(super) fn status(text: &At<String>, problems: &mut Problems<'_>) -> Option<S
     StatusCode::from_u16(u16::try_from(status).ok()?).ok()
 }
 
-/// One status, or `5xx` for all of a hundred.
+/// One status, or `5xx` for a whole class.
 pub(super) fn statuses(word: &At<String>, problems: &mut Problems<'_>) -> Option<Statuses> {
     let class = word.value.strip_suffix("xx").and_then(|hundreds| hundreds.parse().ok());
     let found = match class {

@@ -37,7 +37,7 @@ impl Sections {
         Self { deny, exempt, rules, reads_host, limiters: Arc::default() }
     }
 
-    /// The same sections, now that all policies are open.
+    /// The same sections, after all policies are opened.
     pub(crate) fn on(&self, open: &[RateLimiter]) -> Self {
         let named = open.iter().map(|limiter| (limiter.policy().name().to_owned(), limiter.clone()));
         Self { limiters: Arc::new(named.collect()), ..self.clone() }
@@ -48,8 +48,8 @@ impl Sections {
         !self.deny.is_empty() || self.rules.may_be_torn() || self.reads_host
     }
 
-    /// Says why a request is refused with 400: it names two hosts and the rules look at one, or its path has dots and would spend from one
-    /// policy in two ways. A policy that is not enforced, by the file or by an operator, refuses nobody.
+    /// The reason why a request is refused with 400: it names two hosts and the rules read the host, or its path has dots and would spend
+    /// from one policy in two ways. A policy that is not enforced, by the file or by an operator, refuses no request.
     pub(crate) fn unclear(&self, request: RequestView<'_>) -> Option<&'static str> {
         if self.reads_host && request.headers.get_all(header::HOST).iter().nth(1).is_some() {
             return Some(TWO_HOSTS);
@@ -61,8 +61,8 @@ impl Sections {
         self.rules.is_torn(request, is_enforced).then_some(TORN)
     }
 
-    /// Whether a request skips the rules. A path with dots is never exempt, because only the service behind knows where it leads. A denial
-    /// holds wherever the other rules stand.
+    /// Whether a request skips the rules. A path with dots is never exempt, because only the inner service knows its meaning. A denial
+    /// applies regardless of other rules.
     pub(super) fn is_exempt(&self, request: RequestView<'_>) -> bool {
         self.exempt.first(request).is_some()
             && !has_dots(request.path())
@@ -70,8 +70,8 @@ impl Sections {
             && self.deny.first(request).is_none()
     }
 
-    /// Selects things of rules, by their places: each of those that the rules have which a request meets, once. A request meets no rule if
-    /// it is refused before them, or exempt.
+    /// Selects items of rules by index, each once, for the rules that apply to a request. No rule applies to a request that is refused
+    /// before them or exempt.
     pub(super) fn select(
         self,
         of_rules: Vec<Vec<usize>>,

@@ -1,4 +1,4 @@
-//! Where the responses of a rule tell their costs.
+//! The places in responses that give their costs.
 
 use sluicegate_core::ConfigError;
 use sluicegate_tower::settle::{OnAbort, Settle};
@@ -10,7 +10,7 @@ use crate::error::Problems;
 use crate::read::short;
 use crate::schema::{PricesEntry, SettleEntry};
 
-/// The places that an entry names, in the order in which they are looked at. All of their mistakes are reported.
+/// The places that an entry names, in the order of reading. All of their mistakes are reported.
 pub(super) fn settle(given: &At<SettleEntry>, problems: &mut Problems<'_>) -> Option<Settle> {
     let SettleEntry { header, trailer, json, sse, bytes, on_abort } = &given.value;
     let on_abort: Option<OnAbort> = option(on_abort.as_ref(), problems);
@@ -35,7 +35,7 @@ pub(super) fn settle(given: &At<SettleEntry>, problems: &mut Problems<'_>) -> Op
 /// Fields with their prices.
 type PricedFields = Vec<(String, u64)>;
 
-/// The cost in fields, of which each has its price.
+/// The cost in fields, each with its price.
 fn fields(
     given: &At<PricesEntry>,
     make: fn(PricedFields) -> Result<Settle, ConfigError>,
@@ -45,7 +45,7 @@ fn fields(
         PricesEntry::Text(field) => Some(vec![(field.clone(), 1)]),
         PricesEntry::Entry(prices) => {
             let price = |(field, price): &(At<String>, At<String>)| {
-                // Each field by itself, so that a mistake is told at its place.
+                // Each field separately, so that a mistake is reported at its place.
                 let price = number(price, "a number of units", 1..=MOST_UNITS, problems)?;
                 let alone = vec![(field.value.clone(), price)];
                 checked(make(alone), field, problems).map(|_| (field.value.clone(), price))

@@ -45,8 +45,8 @@ pub(crate) struct Fleet {
 }
 
 impl NamedStore {
-    /// The store of the section; `None` if something is wrong with it, which is reported. A URL whose variable is not set here is not
-    /// checked: a check of a file needs none of its secrets.
+    /// The store of the section; `None` if something is wrong with it, which is reported. A URL with an unset variable is not
+    /// checked: checking a file needs none of its secrets.
     pub(super) fn of(section: &At<StoreEntry>, problems: &mut Problems<'_>) -> Option<Self> {
         let StoreEntry { redis, memory, deadline, replicas, durable, fleet } = &section.value;
         match (redis, memory) {
@@ -102,7 +102,7 @@ impl NamedStore {
         }
     }
 
-    /// Whether this store can keep a policy, as far as that is known before it is open.
+    /// Whether this store supports a policy, if that is known before it is opened.
     pub(super) fn can_keep(&self, policy: &Policy) -> Result<(), ConfigError> {
         match self {
             Self::Memory { .. } => Ok(()),
@@ -110,7 +110,7 @@ impl NamedStore {
         }
     }
 
-    /// Opens it; Redis is connected in the background of a tokio runtime.
+    /// Opens the store; Redis is connected in the background of a tokio runtime.
     pub(crate) fn open(&self) -> Result<(Arc<dyn Store>, Leases), ConfigError> {
         match self {
             Self::Memory { keys } => {
@@ -121,10 +121,10 @@ impl NamedStore {
         }
     }
 
-    /// Connects to it alone, `within` this time.
+    /// Connects only to the store, `within` this time.
     ///
     /// # Errors
-    /// Says why it cannot be asked from here.
+    /// The reason why it cannot be asked from here.
     pub(crate) async fn connected(&self, within: Duration) -> Result<Arc<dyn Store>, String> {
         match self {
             Self::Memory { .. } => {
@@ -207,7 +207,7 @@ impl NamedRedis {
     }
 }
 
-/// Without the feature `redis`, nothing is opened, no URL can be checked, and it is not known which policies a Redis can keep.
+/// Without the feature `redis`, nothing is opened, no URL can be checked, and it is unknown which policies a Redis supports.
 #[cfg(not(feature = "redis"))]
 impl NamedRedis {
     const NO_REDIS: &str = "the file names a Redis, and this program has none: enable the feature `redis` of sluicegate, or of sluicegate-rules";
@@ -228,7 +228,7 @@ impl NamedRedis {
     }
 }
 
-/// Reads `replicas`. No value of this section is shown: where two lines are mixed up, one of them may be a secret.
+/// Reads `replicas`. No value of this section is shown: if two lines are mixed up, one of them may be a secret.
 fn replicas(text: &At<String>, problems: &mut Problems<'_>) -> Option<u64> {
     let found = text.value.parse().ok().filter(|replicas| (1..=MOST_REPLICAS).contains(replicas));
     if found.is_none() {
@@ -272,7 +272,7 @@ fn keys(text: &At<String>, problems: &mut Problems<'_>) -> Option<u64> {
 
 const MOST_KEYS: u64 = 1_000_000_000;
 
-/// Leaves out what may be secret.
+/// Leaves out possible secrets.
 impl fmt::Debug for NamedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

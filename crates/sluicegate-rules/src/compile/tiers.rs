@@ -1,7 +1,7 @@
 //! The tiers of a file: limits of several sizes.
 //!
 //! A set of tiers has a name, says where the tier of a request is read, and gives each tier quotas of one policy, a policy of its own, or
-//! calls it `unlimited`. A request that names none of these tiers is in the default one.
+//! makes it `unlimited`. A request that names none of these tiers is in the default tier.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ use crate::schema::{File, Named, OneOrMany, TiersEntry};
 pub(super) struct TierSet {
     /// The tiers in the order of the file.
     tiers: Vec<(String, Tier)>,
-    /// The policy whose keys have the quotas of their tier, if a tier has quotas.
+    /// The policy with keys that have the quotas of their tier, if a tier has quotas.
     base: Option<KeyedPolicy>,
     pub plan: Arc<TierPlan>,
 }
@@ -40,7 +40,7 @@ enum Tier {
     Unlimited,
 }
 
-/// The tiers of a file by name; `None` where they are wrong, which is already reported.
+/// The tiers of a file by name; `None` if they are wrong, which is already reported.
 pub(super) type AllTiers = HashMap<String, Option<TierSet>>;
 
 pub(super) fn all(file: &File, policies: &Policies, keys: &Keys, problems: &mut Problems<'_>) -> AllTiers {
@@ -100,7 +100,7 @@ fn tier_set(
     let default_tier = default_place.filter(|_| problems.errors() == before)?;
     let policies = || tiers.iter().filter_map(|(_, tier)| tier.policy());
     if base.is_some() || policies().any(KeyedPolicy::takes_quotas) {
-        // One limit asks all of them, and its requests may bring quotas.
+        // One limit covers all tiers, and its requests may bring quotas.
         tiers.iter_mut().filter_map(|(_, tier)| tier.policy_mut()).for_each(KeyedPolicy::take_quotas);
     }
     let names = tiers.iter().map(|(tier, _)| tier.clone()).collect();
@@ -172,7 +172,7 @@ fn named<'p>(
     Some(policy)
 }
 
-/// Warns of tiers in the file of API keys that the section does not know, because such a key is in the default tier.
+/// Warns of tiers in the file of API keys that the section does not know, because such keys are in the default tier.
 fn warn_of_unknown(
     by: &[AttributeSource],
     given: &Named<At<OneOrMany>>,
@@ -217,7 +217,7 @@ impl TierSet {
         self.with_policies(|policy| policy.share(rule, parts, whole))
     }
 
-    /// Returns tiers for a rule that calls keys by these names.
+    /// Returns tiers for a rule with these names of keys.
     pub(super) fn named_by(&self, namer: impl Fn() -> Namer) -> Result<Self, ConfigError> {
         self.with_policies(|policy| Ok(policy.clone().named_by(&namer)))
     }
@@ -239,7 +239,7 @@ impl TierSet {
         self.base.iter().chain(self.tiers.iter().filter_map(|(_, tier)| tier.policy()))
     }
 
-    /// The place of the tier that a request spends from; `None` for the default one if the request names none. A key with quotas of its own
+    /// The index of the tier that a request spends from; `None` for the default one if the request names none. A key with quotas of its own
     /// has them in any tier.
     fn tier(&self, request: RequestView<'_>) -> Option<usize> {
         if self.base.as_ref().is_some_and(|base| base.has_own(request)) {
@@ -257,7 +257,7 @@ impl TierSet {
         policy.map_or(ChosenQuotas::Default, |policy| policy.choose(request))
     }
 
-    /// The limit, now that its policies are open; `None` if they are not.
+    /// The limit, if its policies are open.
     pub(super) fn limit(
         &self,
         limiter: impl Fn(&str) -> Option<RateLimiter>,

@@ -1,7 +1,7 @@
 //! The words of a rules file. Each field is a word, and its documentation is what the JSON Schema says of it.
 //!
-//! Scalars are read as texts and understood later, by the code that reads them everywhere else, so that all mistakes in values are reported
-//! at once, and each in its place.
+//! Scalars are read as texts and parsed later, by the same code as elsewhere, so that all mistakes in values are reported
+//! at once, each at its place.
 
 mod descriptor;
 mod file;
@@ -20,10 +20,10 @@ pub(crate) use self::shapes::{
     Cost, FieldValues, KeyEntry, KeyLine, Named, OneOrMany, OptionalWord, PricesEntry, SaidCost, written,
 };
 
-/// The JSON Schema of rules files, for editors, as text that ends with a line end: draft 7, which all of them read.
+/// The JSON Schema of rules files, for editors, as text with a final line end: draft 7, which all of them support.
 ///
-/// Each word has its documentation, its values as far as they are a list, and a pattern where a number stands in a text. A variable,
-/// `${NAME}`, is accepted wherever a value is. A schema refuses unknown words and values of another shape; only
+/// Each word has its documentation, its values if they are a list, and a pattern if a text contains a number. A variable,
+/// `${NAME}`, is accepted in place of any value. A schema refuses unknown words and values of another shape; only
 /// [`RulesFile::parse`](crate::RulesFile::parse) sees whether a policy is there, a quota is exact, and a cost fits.
 ///
 /// Write it beside the rules, by `sluicegate schema > sluicegate-rules.schema.json`, and name it in the first line of the file:

@@ -1,4 +1,4 @@
-//! A request as conditions are compared with it: [`RequestFacts`].
+//! A request in the form that conditions are compared with: [`RequestFacts`].
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -48,20 +48,20 @@ impl<'a> MeantPath<'a> {
     }
 }
 
-/// A request, the paths that it may mean, and those of its tiers that were asked for.
+/// A request, the paths that it may mean, and its tiers that were already read.
 pub(in crate::compile) struct RequestFacts<'a> {
     pub request: RequestView<'a>,
-    /// The descriptor that the request stands for, if it does.
+    /// The descriptor that the request represents, if any.
     pub described: Option<&'a RequestDescriptor>,
     pub readings: SmallVec<[MeantPath<'a>; 1]>,
-    /// Places of plans and of tiers: reading one may mean verifying a token, and many rules ask for it.
+    /// Indices of plans and tiers: reading a tier may mean verifying a token, and many rules need it.
     tiers: RefCell<SmallVec<[(usize, usize); 2]>>,
-    /// Looked for once, however many rules ask for it.
+    /// Read once, however many rules need it.
     host: OnceCell<Option<Cow<'a, str>>>,
 }
 
 impl<'a> RequestFacts<'a> {
-    /// Takes the path apart only if a rule `reads_path`.
+    /// Parses the path only if a rule `reads_path`.
     pub(in crate::compile) fn of(request: RequestView<'a>, reads_path: bool, comparison: Comparison) -> Self {
         let path = if reads_path { request.path() } else { "" };
         let readings = spellings(path, comparison.purpose).into_iter();
@@ -70,7 +70,7 @@ impl<'a> RequestFacts<'a> {
         Self { request, described, readings, tiers: RefCell::default(), host: OnceCell::new() }
     }
 
-    /// The place of the tier that the request is in.
+    /// The index of the request's tier.
     pub(in crate::compile) fn tier(&self, plan: &TierPlan) -> usize {
         let known = self.tiers.borrow().iter().find(|(known, _)| *known == plan.place).copied();
         known.map_or_else(

@@ -25,23 +25,23 @@ use crate::read::short;
 /// The conditions that a request must meet, all of them.
 #[derive(Default)]
 pub(super) struct Matcher {
-    /// The pattern that a descriptor must match. A rule without it is about requests alone.
+    /// The pattern that a descriptor must match. A rule without it is only about requests.
     pub descriptor: Option<DescriptorPattern>,
-    /// Patterns of which one must match; `None` if the rule says nothing about the path.
+    /// Patterns; one of them must match. `None` if the rule does not restrict the path.
     pub paths: Option<Vec<PathPattern>>,
     /// Whether the paths must match, or, within a `not`, must not.
     sense: Sense,
-    /// Methods of which one must match, in capitals as they are sent; an empty list accepts all.
+    /// Methods in capitals; one of them must match. An empty list accepts all.
     pub methods: Vec<Method>,
     /// Hosts in lower case.
     pub hosts: Vec<String>,
-    /// Header fields that must all be there, each with this value.
+    /// Header fields that must all be present, each with this value.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Query parameters that must all be there, as they decode: `a+b` and `a%20b` are one value.
+    /// Query parameters that must all be present, decoded: `a+b` and `a%20b` are one value.
     pub query: Vec<(String, String)>,
-    /// Fields of the body that must all be there, each with this text.
+    /// Fields of the body that must all be present, each with this text.
     pub body: Vec<(String, String)>,
-    /// The networks that the client has to be in.
+    /// The networks that must include the client.
     client: Option<Client>,
     pub tiers: Vec<InTiers>,
     /// The condition that must not hold as a whole.
@@ -54,17 +54,17 @@ pub(super) struct InTiers {
     pub wanted: Vec<usize>,
 }
 
-/// Networks that a client is to be in.
+/// Networks that must include a client.
 struct Client {
     is_within: Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync>,
     key: Arc<dyn KeyExtractor>,
     shown: String,
 }
 
-/// The condition that does not hold, and the value that it was compared with. Values of header fields and of the query are not shown: they
+/// The condition that fails, and the value that it was compared with. Values of header fields and of the query are not shown: they
 /// may be secrets.
 pub(super) enum Mismatch<'a> {
-    /// The rule is about descriptors and the request is none, or the other way round.
+    /// The rule is about descriptors and the request is not a descriptor, or the reverse.
     Kind {
         is_descriptor: bool,
     },
@@ -97,17 +97,17 @@ impl Matcher {
             && not.is_none()
     }
 
-    /// Whether it says anything about the path.
+    /// Whether it restricts the path.
     pub(super) fn reads_path(&self) -> bool {
         self.paths.is_some() || self.not.as_ref().is_some_and(|not| not.reads_path())
     }
 
-    /// Whether it says anything about the host.
+    /// Whether it restricts the host.
     pub(super) fn reads_host(&self) -> bool {
         !self.hosts.is_empty() || self.not.as_ref().is_some_and(|not| not.reads_host())
     }
 
-    /// The first condition that does not hold in this reading of the path. What a `not` spares is spared in this reading only.
+    /// The first condition that fails in this reading of the path. A `not` applies in this reading only.
     pub(super) fn mismatch<'a>(
         &'a self,
         asking: &'a RequestFacts<'_>,
@@ -120,7 +120,7 @@ impl Matcher {
         self.mismatch_of(asking, reading, true)
     }
 
-    /// [`mismatch`](Self::mismatch) for a rule that was found by this path, which is not compared again.
+    /// [`mismatch`](Self::mismatch) for a rule that was found by this path; the path is not compared again.
     pub(super) fn other_mismatch<'a>(
         &'a self,
         asking: &'a RequestFacts<'_>,
@@ -180,7 +180,7 @@ impl Matcher {
                 return Some(Mismatch::Tier(plan, tier, wanted));
             }
         }
-        // A condition within another has the kind of the outer one.
+        // An inner condition has the kind of the outer one.
         self.not
             .as_ref()
             .filter(|not| not.mismatch_of(asking, reading, true).is_none())
@@ -215,7 +215,7 @@ impl fmt::Display for Mismatch<'_> {
     }
 }
 
-/// Names what is wanted, for a reader.
+/// Names the accepted values, for a reader.
 fn any(wanted: &[impl fmt::Display]) -> String {
     let shown: Vec<_> = wanted.iter().take(8).map(ToString::to_string).collect();
     let more = if wanted.len() > shown.len() { ", or others" } else { "" };

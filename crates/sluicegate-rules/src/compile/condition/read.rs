@@ -85,7 +85,7 @@ fn refuse_empty(condition: &Condition, problems: &mut Problems<'_>) {
     }
 }
 
-/// Refuses a condition about both: a descriptor has no path, and a request no domain.
+/// Refuses a condition about both a descriptor and a request: a descriptor has no path, and a request no domain.
 fn refuse_mixture(condition: &Condition, problems: &mut Problems<'_>) {
     let is_about_descriptors = condition.is_about_descriptors();
     let mut inner = Some(condition);
@@ -140,7 +140,7 @@ fn in_tiers(
 fn host(host: &At<String>, problems: &mut Problems<'_>) -> Option<String> {
     let parsed: Option<http::uri::Authority> = host.value.parse().ok();
     if !host.value.contains('*') && parsed.is_some_and(|parsed| parsed.host() == host.value) {
-        // As in a request, a dot at the end marks the name as complete.
+        // As in a request, a trailing dot marks a complete name.
         return Some(host.value.strip_suffix('.').unwrap_or(&host.value).to_ascii_lowercase());
     }
     let shown = short(&host.value);

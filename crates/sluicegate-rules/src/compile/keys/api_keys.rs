@@ -1,4 +1,4 @@
-//! The API keys that are known, by their digests, each with a tier or quotas: the section `api_keys`.
+//! The known API keys, by their digests, each with a tier or quotas: the section `api_keys`.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use crate::error::Problems;
 use crate::read;
 use crate::schema::{ApiKeysEntry, KeyEntry, KeyLine, Named};
 
-/// The largest file of API keys that is read: about 200,000 of them.
+/// The largest file of API keys that is read: about 200,000 keys.
 const MOST_BYTES: usize = 16 << 20;
 
 /// The sha256 of a key.
 type Sum = [u8; 32];
 
-/// The API keys that are known, each with its line. Clones share them.
+/// The known API keys, each with its line. Clones share them.
 #[derive(Clone)]
 pub(in crate::compile) struct ApiKeys {
     header: HeaderName,
@@ -104,7 +104,7 @@ impl ApiKeys {
     }
 
     fn find(&self, request: RequestView<'_>) -> Result<(Key, Sum, Arc<KeyGrant>), MissingKey> {
-        // The extractor says what is one key, and refuses two of them.
+        // The extractor defines a key, and refuses two of them.
         let key = match self.extractor.extract(request).now() {
             Ok(key) => key?,
             Err(_) => return Err(MissingKey::new("the API key is not known at once")),
@@ -131,7 +131,7 @@ impl KeyExtractor for ApiKeys {
 /// The keys, and each of their lines once.
 type KeyGrants = (HashMap<Sum, Arc<KeyGrant>>, Vec<(Position, Arc<KeyGrant>)>);
 
-/// Reads the file. A mistake is reported by its line alone, because a key may stand where its digest should.
+/// Reads the file. A mistake is reported only by its line number, because the line may hold a key instead of its digest.
 fn lines(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<KeyGrants> {
     let fail = |problems: &mut Problems<'_>, place: Option<Position>, text: &str| {
         problems.error_in(name, place, format!("{text}; write {FORM}"));
@@ -181,7 +181,7 @@ fn lines(name: &str, bytes: &[u8], problems: &mut Problems<'_>) -> Option<KeyGra
     (problems.count() == before).then_some((keys, lines))
 }
 
-/// Reads what stands behind the digest of a key, in the file of this name. Returns `None` if it is wrong, which is reported.
+/// Reads the text after the digest of a key, in the file of this name. Returns `None` if it is wrong, which is reported.
 fn line(said: At<KeyLine>, name: &str, problems: &mut Problems<'_>) -> Option<KeyGrant> {
     let entry = match said.value {
         KeyLine::Text(tier) => return Some(KeyGrant { tier: Some(tier), quotas: None }),

@@ -24,19 +24,19 @@ use crate::schema::File;
 
 type Extractor = Arc<dyn KeyExtractor>;
 
-/// The sections that say how keys are found.
+/// The sections that define keys.
 pub(super) struct Keys {
     client: Option<ClientIp>,
     /// The proxies that the file names.
     proxies: Option<Networks>,
     /// Verifies tokens, without the claim; `Some(None)` if the section is wrong, which it reports.
     jwt: Option<Option<Verifier>>,
-    /// The keys that are listed; `Some(None)` if the section is wrong, which it reports.
+    /// The listed keys; `Some(None)` if the section is wrong, which it reports.
     api_keys: Option<Option<ApiKeys>>,
     named: Vec<(At<String>, Vec<At<String>>)>,
 }
 
-/// Gives the name by which an operator calls the key of a request.
+/// Gives the operators' name of a request's key.
 pub(super) type Namer = Arc<dyn Fn(RequestView<'_>) -> Option<String> + Send + Sync>;
 
 impl Keys {
@@ -77,7 +77,7 @@ impl Keys {
         all
     }
 
-    /// Gives the name by which an operator calls the key that [`first_of`](Self::first_of) finds by these words.
+    /// Gives the operators' name of the key that [`first_of`](Self::first_of) finds by these words.
     pub(super) fn namer(&self, words: &[At<String>]) -> Namer {
         // `first_of` reports their mistakes.
         let mut problems = Problems::of("", "");
@@ -97,18 +97,18 @@ impl Keys {
         call(word).and_then(|(word, field)| (word == "body").then_some(field))
     }
 
-    /// Other files that keys were read from, and what they held.
+    /// Other files that keys were read from, and their contents.
     pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let of_jwt = self.jwt.iter().flatten().filter_map(|jwt| jwt.file.clone());
         of_jwt.chain(self.all_listed().map(|keys| keys.file.clone())).collect()
     }
 
-    /// Whether clients can choose such a key freely, because nothing verifies it.
+    /// Whether clients can choose such a key freely, because it is not verified.
     pub(super) fn is_unverified(word: &str) -> bool {
         matches!(call(word), Some(("header" | "api_key" | "body", _)))
     }
 
-    /// A key that clients write themselves and that, by the file's word, something in front has verified.
+    /// A key that clients write, but that a proxy in front has verified, according to the file.
     fn verified_before(&self, word: &At<String>, inner: &str, problems: &mut Problems<'_>) -> Option<Word> {
         if !Self::is_unverified(inner) {
             let text = format!(
@@ -189,13 +189,13 @@ impl Keys {
         jwt.claim(claim).map(Arc::new).map_err(|error| problems.error(word.place, error.problem())).ok()
     }
 
-    /// The keys that are listed; `None` if there are none, which is reported here or by the section.
+    /// The listed keys; `None` if there are none, which is reported here or by the section.
     pub(super) fn listed(&self, word: &At<String>, problems: &mut Problems<'_>) -> Option<&ApiKeys> {
         let missing = "this needs the section \"api_keys\", which lists the keys that are known";
         section(&self.api_keys, word, missing, problems)
     }
 
-    /// The keys that are listed, if the section is there and right.
+    /// The listed keys, if the section exists and is valid.
     pub(super) fn all_listed(&self) -> Option<&ApiKeys> {
         self.api_keys.as_ref()?.as_ref()
     }

@@ -11,18 +11,18 @@ use sluicegate_tower::request_fields::{FieldKey, RequestFields};
 use super::api_keys::ApiKeys;
 use crate::compile::descriptor::DescriptorKey;
 
-/// A word, understood.
+/// A compiled word.
 #[derive(Clone)]
 pub(in crate::compile) enum Word {
     Everybody,
     /// The address of the client, or of the peer.
     Address(Arc<dyn KeyExtractor>),
     Header(HeaderName, HeaderKey),
-    /// An API key that nobody has verified.
+    /// An unverified API key.
     Secret(ApiKey),
-    /// A header field or an API key that something in front has verified.
+    /// A header field or an API key that a proxy in front has verified.
     VerifiedBefore(Box<Self>),
-    /// An API key that is listed.
+    /// A listed API key.
     Listed(ApiKeys),
     /// A claim of a verified token.
     Claim(Arc<BearerJwt>, String),
@@ -48,7 +48,7 @@ impl Word {
         }
     }
 
-    /// The text by which an operator calls the key of a request, if the request has one.
+    /// The operators' name of a request's key, if the request has one.
     pub(super) fn name(&self, request: RequestView<'_>) -> Option<String> {
         match self {
             Self::Everybody => Some("everybody".to_owned()),
