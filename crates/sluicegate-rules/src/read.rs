@@ -89,7 +89,7 @@ fn problem(error: &Error, text: &str, place: Option<Position>, is_open: bool) ->
     }
 }
 
-/// Reports variables in quotes: variables in quotes are not replaced, which is easy to overlook.
+/// Reports variables in quotes, because they are not replaced, which is easy to overlook.
 fn quoted_variables(text: &str, problems: &mut Problems<'_>) {
     for (line, text) in (1..).zip(text.lines()).filter(|(_, text)| text.contains("${")) {
         for brace in braces(text).into_iter().filter(|brace| brace.is_quoted && brace.before == '$') {

@@ -1,4 +1,4 @@
-//! Takes a call to its turn: decision, wait, and the policy's answer when there is no
+//! Gets a call its turn: decision, wait, and the policy's answer when there is no
 //! decision.
 //!
 //! Calls within this process and outgoing calls share it. An outage that refuses is a
@@ -21,7 +21,7 @@ use crate::guard::queue::Queue;
 use crate::guard::{Place, Step};
 use crate::trace::WaitSpan;
 
-/// A call whose decision or turn has not come.
+/// A call that waits for its decision or turn.
 #[derive(Debug)]
 pub enum CallWait {
     /// In a box, because it is large.
@@ -54,14 +54,14 @@ pub(crate) struct QueuedLimiter<'a> {
     pub(crate) queue: &'a Queue,
 }
 
-/// The spend that a call goes on with, if anything was decided.
+/// The spend of a call that proceeds, if a decision was made.
 type CallStep<Res, E> = Step<Option<Decision>, CallWait, Result<Res, CallError<E>>>;
 
 impl QueuedLimiter<'_> {
-    /// Asks the limiter, and goes as far as it can without waiting.
+    /// Asks the limiter, and proceeds as far as possible without waiting.
     pub(crate) fn begin<Res, E>(self, ask: CallAsk, place: &mut Place) -> CallStep<Res, E> {
         if ask.cost == 0 {
-            // A key in debt has no room even for nothing.
+            // A key in debt has no room even for a cost of 0.
             return Step::Go(None);
         }
         let decision = match ask.longest {
@@ -133,7 +133,7 @@ impl QueuedLimiter<'_> {
         self.queue_full(&ask.key, delay)
     }
 
-    /// There is no place for a call that would have to wait for this long.
+    /// Reports that there is no place for a call that would have to wait for this long.
     pub(crate) fn queue_full<P, W, Res, E>(
         self,
         key: &Key,
@@ -156,7 +156,7 @@ impl Drop for CallTurn {
     }
 }
 
-/// Tells the limiter's store of an event that is not a decision.
+/// Notifies the limiter's store of an event that is not a decision.
 pub(crate) fn notice(limiter: &RateLimiter, key: &Key, event: impl for<'a> FnOnce(Subject<'a>) -> Event<'a>) {
     let policy = limiter.policy();
     limiter.store().notice(&event(Subject::of(policy.name()).with_key(key.as_ref())));

@@ -12,7 +12,7 @@ use sluicegate_in_flight::NoPermit;
 /// The reason why a call behind a [`CallLimitLayer`](crate::call::CallLimitLayer) or a
 /// `CallInFlightLayer`, or an outgoing call, gave no response.
 ///
-/// An error of the service displays as itself, so each message comes once in a chain of sources.
+/// An error of the service displays as itself, so each message occurs once in a chain of sources.
 ///
 /// ```
 /// use std::error::Error;
@@ -31,7 +31,7 @@ use sluicegate_in_flight::NoPermit;
 /// | [`HeldOff`](Self::HeldOff) | no | nothing | after the wait |
 /// | [`QueueFull`](Self::QueueFull) | no | nothing | after the wait |
 /// | `NoPermit` | no | nothing | after [`retry_after`](Self::retry_after), if there is one, and otherwise when a call has ended |
-/// | [`Inner`](Self::Inner) | yes | the cost | as the error itself says |
+/// | [`Inner`](Self::Inner) | yes | the cost | depends on the error |
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CallError<E> {
@@ -39,13 +39,13 @@ pub enum CallError<E> {
     Limited(Box<Decision>),
     /// The store gave no answer, and the policy denies in an outage; the service was not called.
     Store(StoreError),
-    /// The other side asked to be left alone for this long from now, which is longer than the call may wait; it was not
-    /// made. Only outgoing calls fail so.
+    /// The other side asked for no calls for this long from now, which is longer than the call may wait; it was not made.
+    /// Only outgoing calls have this error.
     HeldOff(Duration),
-    /// The call would have had to wait for this long, and the queue is full; it has spent nothing, and
+    /// The call would have had to wait for this long, but the queue is full; it has spent nothing, and
     /// the service was not called.
     QueueFull(Duration),
-    /// All calls that may be at once are under way; the service was not called.
+    /// The limit of concurrent calls is reached; the service was not called.
     #[cfg(feature = "in-flight")]
     #[cfg_attr(docsrs, doc(cfg(feature = "in-flight")))]
     NoPermit(NoPermit),
@@ -59,7 +59,7 @@ impl<E> CallError<E> {
         !matches!(self, Self::Inner(_))
     }
 
-    /// The shortest wait after which the same call could pass, if that is known.
+    /// The shortest wait after which the same call could pass, if it is known.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Limited(decision) => decision.retry_after(),
@@ -86,7 +86,7 @@ impl<E> CallError<E> {
         }
     }
 
-    /// Boxes the refusal, or returns the service's error unchanged: for services whose error is a box, which does not implement
+    /// Boxes the refusal, or returns the service's error unchanged: for services with a boxed error, which does not implement
     /// [`Error`] itself. A refusal in the box is a `CallError<Infallible>`.
     ///
     /// ```

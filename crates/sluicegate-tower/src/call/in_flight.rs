@@ -1,4 +1,4 @@
-//! Limits on calls that are under way at once: [`CallInFlightLayer`].
+//! Limits on concurrent calls: [`CallInFlightLayer`].
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
 use std::fmt;
@@ -13,12 +13,12 @@ use crate::call::CallError;
 use crate::guard::{Gate, Guarded, Next, Place, Step, sealed};
 use crate::in_flight::PermitWait;
 
-/// Limits how many calls of a service are under way at once: jobs, database queries, calls to other servers. For HTTP in front of a
+/// Limits the concurrent calls of a service: jobs, database queries, calls to other servers. For HTTP in front of a
 /// service of yours, [`InFlightLayer`](crate::in_flight::InFlightLayer) answers with a response; here a refusal is
 /// [`CallError::NoPermit`].
 ///
-/// A closure makes the request for a permit: it says the limit, the key, and the [class](PermitRequest::class) and
-/// [weight](PermitRequest::weight) where the limit adapts. A call has its permit until it has its response.
+/// A closure makes the request for a permit: it sets the limit, the key, and the [class](PermitRequest::class) and
+/// [weight](PermitRequest::weight) if the limit adapts. A call holds its permit until it has its response.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -44,8 +44,8 @@ use crate::in_flight::PermitWait;
 /// ```
 ///
 /// # Calls to other servers
-/// A server that is slow, or that answers with 429 or 503, is sent fewer calls at once. Each host needs a limit of its own, because one that
-/// adapts has one number for all of its keys:
+/// A server that is slow, or that answers with 429 or 503, is sent fewer calls at once. Each host needs a limit of its own, because a limit
+/// that adapts has one number for all of its keys:
 ///
 /// ```
 /// use std::time::Duration;
@@ -65,24 +65,24 @@ use crate::in_flight::PermitWait;
 /// ```
 ///
 /// # When not to use it
-/// Where the work goes on after the response, as in a body that is read later: take a [`Permit`] by hand, and hold it.
+/// If the work continues after the response, as in a body that is read later: take a [`Permit`] by hand and hold it.
 ///
 /// # Cancel safety
-/// A call that is dropped leaves the queue, or gives its permit back, at any time.
+/// A dropped call leaves the queue, or gives its permit back, at any time.
 pub struct CallInFlightLayer<A, F = NoFault> {
     asks: Arc<A>,
     longest: Option<Duration>,
     is_fault: Arc<F>,
 }
 
-/// No response of a call shows that its service has too much to do.
+/// No response of a call shows an overloaded service.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct NoFault;
 
-/// Says whether a response shows that the service has too much to do. Implemented by closures.
+/// Decides whether a response shows an overloaded service. Implemented by closures.
 pub trait IsFault<Res>: Send + Sync + 'static {
-    /// Whether it does.
+    /// Whether the response shows an overloaded service.
     fn is_fault(&self, response: &Res) -> bool;
 }
 
@@ -99,8 +99,8 @@ impl<Res, F: Fn(&Res) -> bool + Send + Sync + 'static> IsFault<Res> for F {
 }
 
 impl<A> CallInFlightLayer<A> {
-    /// A limit on calls whose permits this closure asks for. A call above the limit fails at once; where the limit adapts, it waits for as
-    /// long as that [says](sluicegate_in_flight::AdaptiveBuilder::wait_up_to).
+    /// A limit on calls; this closure requests their permits. A call above the limit fails at once; if the limit adapts, it waits up to
+    /// that limit's [bound](sluicegate_in_flight::AdaptiveBuilder::wait_up_to).
     pub fn new<Req>(asks: A) -> Self
     where
         A: Fn(&Req) -> PermitRequest + Send + Sync + 'static,
@@ -111,7 +111,7 @@ impl<A> CallInFlightLayer<A> {
 
 impl<A, F> CallInFlightLayer<A, F> {
     /// Makes a call above the limit wait for up to `longest`, in the bounded queue of the
-    /// [`InFlight`](sluicegate_in_flight::InFlight). Default: it fails at once. Where the limit adapts, its own bound is never
+    /// [`InFlight`](sluicegate_in_flight::InFlight). Default: it fails at once. If the limit adapts, its own bound is never
     /// exceeded.
     #[must_use]
     pub fn wait_up_to(mut self, longest: Duration) -> Self {
@@ -119,8 +119,8 @@ impl<A, F> CallInFlightLayer<A, F> {
         self
     }
 
-    /// Sets which responses show that the service has too much to do, where the limit adapts. An error of the service is a fault in any case,
-    /// and so is an answer after the [timeout](sluicegate_in_flight::AdaptiveBuilder::timeout). Default: no response is.
+    /// Sets which responses show an overloaded service, if the limit adapts. An error of the service is always a fault,
+    /// as is an answer after the [timeout](sluicegate_in_flight::AdaptiveBuilder::timeout). Default: no response is.
     #[must_use]
     pub fn fault_if<Res, N: Fn(&Res) -> bool + Send + Sync + 'static>(
         self,

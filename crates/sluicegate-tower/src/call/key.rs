@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluicegate_core::Key;
 
-/// Says whose bucket a call spends from, and how much.
+/// Gives the key of a call and its cost.
 ///
 /// Implemented by closures that return a key: `|job: &Job| job.tenant`.
 ///

@@ -76,7 +76,7 @@ impl<K> CallLimitLayer<K> {
         self
     }
 
-    /// The number of calls that wait now: for their turn, or after that for the service inside to be ready.
+    /// The number of calls that wait now, for their turn or then for the inner service to be ready.
     pub fn waiting(&self) -> usize {
         self.queue.waiting()
     }

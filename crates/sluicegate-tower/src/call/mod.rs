@@ -1,8 +1,8 @@
 //! Limits for calls that are not HTTP: jobs, queries, messages, any [`Service`](tower_service::Service).
 //!
-//! A call that exceeds its limit fails with a [`CallError`], or waits for its turn where the policy says so. For HTTP, use
-//! [`RateLimitLayer`](crate::RateLimitLayer), which answers refused requests with a response. `CallInFlightLayer` limits how many calls are
-//! under way at once.
+//! A call that exceeds its limit fails with a [`CallError`], or waits for its turn if the policy waits. For HTTP, use
+//! [`RateLimitLayer`](crate::RateLimitLayer), which answers refused requests with a response. `CallInFlightLayer` limits concurrent
+//! calls.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -27,7 +27,7 @@
 //!
 //! # When not to use it
 //! - For HTTP: a client would get an error page of the server instead of a 429.
-//! - Where several limits have to be decided together: ask
+//! - If several limits have to be decided together: ask
 //!   [`check_all`](sluicegate_core::limiter::check_all) in the service itself.
 
 mod admission;

@@ -19,9 +19,9 @@ const PIECE: usize = 64 * 1024;
 
 pin_project! {
     /// The body of a response that counts as in flight until it has ended, has failed or is dropped, and until the server
-    /// has let go of its data: see [`InFlightLayer`](crate::in_flight::InFlightLayer).
+    /// has released its data: see [`InFlightLayer`](crate::in_flight::InFlightLayer).
     ///
-    /// Otherwise it behaves as the body inside. Its data comes in pieces of at most 64 KiB; data of another type than
+    /// Otherwise it behaves like the inner body. Its data comes in pieces of at most 64 KiB; data of another type than
     /// [`Bytes`] is copied.
     ///
     /// # Cancel safety
@@ -30,7 +30,7 @@ pin_project! {
     pub struct PermitBody<B> {
         #[pin]
         body: B,
-        // Bytes that the body has handed out and the server has not yet been given.
+        // Bytes that the body has produced and the server has not yet received.
         rest: Bytes,
         permit: Option<HeldPermit>,
     }
@@ -50,7 +50,7 @@ struct Data {
 #[derive(Clone)]
 pub struct HeldPermit {
     permit: Arc<Permit>,
-    /// The permit of another limit or layer, held as well.
+    /// The permit of another limit or layer, which is held as well.
     other: Option<Arc<Self>>,
 }
 
@@ -65,7 +65,7 @@ impl<B> PermitBody<B> {
     }
 }
 
-/// The body of a response that holds no permit, so that layers around this one can answer with it as well.
+/// The body of a response that holds no permit, so that layers around this one can also answer with it.
 impl<B: From<Bytes>> From<Bytes> for PermitBody<B> {
     fn from(bytes: Bytes) -> Self {
         Self::new(bytes.into(), None)
@@ -140,7 +140,7 @@ impl HeldPermit {
         });
     }
 
-    /// This permit and all that it holds, followed by `last`.
+    /// This permit and its other permits, followed by `last`.
     fn with(self, last: Self) -> Self {
         let other = match self.other {
             Some(other) => Self::clone(&other).with(last),

@@ -18,9 +18,9 @@ use crate::key::missing::Keyed;
 pub struct InFlightExplained {
     /// The name of the [`InFlight`](sluicegate_in_flight::InFlight).
     pub name: String,
-    /// The number of permits of each key; where the limit adapts, of all keys together now.
+    /// The number of permits of each key; if the limit adapts, of all keys together now.
     pub permits: u64,
-    /// The importance of the request, where the limit adapts.
+    /// The importance of the request, if the limit adapts.
     pub class: Option<Class>,
     /// Whether instances [share](sluicegate_in_flight::InFlightBuilder::on) the permits.
     pub is_shared: bool,
@@ -36,12 +36,12 @@ pub struct InFlightExplained {
 pub struct PermitExplained {
     /// The key. [`shown`](Key::shown) shows as much of it as operators may see.
     pub key: Key,
-    /// The number of free permits of this key; where instances share them, as of the store's last answer to this instance.
+    /// The number of free permits of this key; if instances share them, as of the store's last answer to this instance.
     pub remaining: u64,
 }
 
 impl InFlightLimit {
-    /// Tells which permit a request needs, and takes none; `None` if this limit does not apply to the request. The key is looked up
+    /// Explains which permit a request needs, without taking it; `None` if this limit does not apply to the request. The key is looked up
     /// as for a permit, and warnings about a missing key may be logged here.
     ///
     /// ```
@@ -82,8 +82,8 @@ impl InFlightLimit {
     }
 }
 
-/// `takes a permit of reports for "ada"; 1 of 2 left, waits up to 10s`; where instances share them `1 of 2 left for all instances`, and
-/// where the limit adapts `takes a permit of api as critical; 12 of 60 left`
+/// `takes a permit of reports for "ada"; 1 of 2 left, waits up to 10s`; if instances share them, `1 of 2 left for all instances`, and
+/// if the limit adapts, `takes a permit of api as critical; 12 of 60 left`
 impl fmt::Display for InFlightExplained {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, permits, class, is_shared, longest_wait, asks } = self;

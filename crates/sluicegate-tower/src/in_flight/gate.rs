@@ -1,8 +1,8 @@
-//! Takes a request to its permits.
+//! Gets the permits of a request.
 //!
 //! The request goes from limit to limit, in the order of the layer: first it gets its key, which may have to be looked up in
 //! the layer's queue; then a permit, at once or in the queue of the `InFlight`. The two queues are
-//! separate, so that slow look-ups take no place from requests that wait for permits. All requests take
+//! separate, so that slow lookups take no place from requests that wait for permits. All requests take
 //! their permits in the same order, so that no two requests wait for each other.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
@@ -27,7 +27,7 @@ use crate::respond::headers::say_in_flight;
 use crate::respond::stop::Stop;
 use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond, spread};
 
-/// A request that has to wait, and how far it has come.
+/// A request that has to wait, with its progress.
 #[derive(Debug)]
 pub struct PermitProgress {
     way: PermitWay,
@@ -42,7 +42,7 @@ enum PermitStage {
     Permit(Key, Box<PermitWait>),
 }
 
-/// The reason why a request does not go on now.
+/// The reason why a request does not proceed now.
 enum PermitHalt {
     Waits(PermitStage),
     Refused(Box<PermitStop>),
@@ -50,19 +50,19 @@ enum PermitHalt {
 
 /// The reason why a request is refused.
 enum PermitStop {
-    /// There are as many requests under way as may be at once.
+    /// The limit of concurrent requests is reached.
     Full(InFlight),
-    /// The service has too much to do, and has worked off its queue after this time.
+    /// The service is overloaded, and will have cleared its queue after this time.
     Overloaded(InFlight, Duration),
-    /// A reason that other layers have, too.
+    /// A reason shared with other layers.
     Other(Stop),
 }
 
-/// A request on its way: the limits that it began with, how far it has come, and the permits that it has.
+/// A request in progress: the limits that it began with, its current step, and its permits.
 #[derive(Debug)]
 struct PermitWay {
     limits: Arc<InFlightLimits>,
-    /// The places of the limits that may apply to the request.
+    /// The indices of the limits that may apply to the request.
     places: LimitPlaces,
     next: usize,
     held: Option<HeldPermit>,
@@ -75,7 +75,7 @@ struct PermitWay {
 pub struct PermitPass {
     held: Option<HeldPermit>,
     headers: HeaderFields,
-    /// The limits that it has met.
+    /// The limits that it has passed.
     limits: Arc<InFlightLimits>,
 }
 
@@ -85,7 +85,7 @@ impl PermitWay {
         Self { limits, places, next: 0, held: None, keys: SmallVec::new() }
     }
 
-    /// Goes from limit to limit, until the request has all permits.
+    /// Goes from limit to limit until the request has all permits.
     fn meet(&mut self, request: RequestView<'_>) -> Result<(), PermitHalt> {
         while let Some(limit) = self.limit(self.next) {
             if limit.applies_to(request) {
@@ -142,7 +142,7 @@ impl PermitWay {
         }
     }
 
-    /// Whether the request has a permit of the same `InFlight` for the same key already, so that it does not wait for itself.
+    /// Whether the request already has a permit of the same `InFlight` for the same key, so that it does not wait for itself.
     fn has(&self, key: &Key) -> bool {
         let Some(limit) = self.limit(self.next) else { return false };
         let is_same =
@@ -172,7 +172,7 @@ impl<R> PermitSettings<R> {
         way.limits.headers.unwrap_or(self.headers)
     }
 
-    /// Lets the request go on, with the permits that it has.
+    /// Lets the request proceed with its permits.
     fn pass(&self, way: &mut PermitWay) -> PermitPass {
         PermitPass { held: way.held.take(), headers: self.headers_of(way), limits: Arc::clone(&way.limits) }
     }
@@ -189,7 +189,7 @@ impl<R> PermitSettings<R> {
         let (form, reason) = (self.headers_of(way).form(), stop.reason());
         let mut refusal = Refusal::new(reason, request).in_form(form);
         if let RefusalReason::Overloaded(..) = reason {
-            // As much again at most, and a second or two in any case: clients that were refused together come back apart.
+            // At most as long again, and at least a second or two: so clients that were refused together come back at different times.
             let spread = Duration::from_secs(refusal.retry_after_seconds().unwrap_or(1).max(2));
             refusal = refusal.later_by(spread::seconds(Some(&spread::up_to(spread))));
         }
@@ -275,7 +275,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
             let permits: SmallVec<[&Permit; 2]> = held.permits().collect();
             for permit in permits.into_iter().rev() {
                 if permit.in_flight().is_adaptive() {
-                    // A number that is the service's own, and says nothing of the client.
+                    // The limit belongs to the service, and reveals nothing about the client.
                     limits.answered(permit, response.status(), response.headers());
                     continue;
                 }

@@ -11,7 +11,7 @@ use crate::in_flight::{InFlightLimit, InFlightLimits};
 ///
 /// A request keeps the limits that it began with, and its permits. Requests that begin after a swap meet the new limits.
 /// The [`InFlight`](sluicegate_in_flight::InFlight) counts the permits, so an `InFlight` in both the old and the new limits
-/// goes on counting.
+/// keeps counting.
 ///
 /// ```
 /// use sluicegate_in_flight::InFlight;
@@ -21,7 +21,7 @@ use crate::in_flight::{InFlightLimit, InFlightLimits};
 /// let handle = InFlightHandle::new([InFlightLimit::new(reports.clone())]);
 /// let layer = InFlightLayer::from(handle.clone());
 ///
-/// // Later, while the layer serves: nothing is counted any more.
+/// // Later, while the layer serves: no request is counted any more.
 /// handle.swap([]);
 /// # let _ = layer;
 /// # Ok::<(), sluicegate_core::ConfigError>(())

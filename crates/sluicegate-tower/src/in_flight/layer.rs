@@ -17,13 +17,13 @@ use crate::key::missing::OnMissingKey;
 use crate::respond::RefusalReason;
 use crate::respond::{HeaderFields, ProblemJson};
 
-/// Limits how many requests of a key are under way at once.
+/// Limits the number of concurrent requests of a key.
 ///
-/// A request is under way until the body of its response has ended or is dropped, and until the server has let go of its
-/// data: slow downloads and streams of events count for as long as they last, and so does a file in memory that is
-/// handed over at once. A request above the limit is refused with 429, or waits if [`wait_up_to`](Self::wait_up_to) says so.
+/// A request is in flight until the body of its response has ended or is dropped, and until the server has released its
+/// data: slow downloads and streams of events count for as long as they last, as does a file in memory that is
+/// passed on at once. A request above the limit is refused with 429, or waits if [`wait_up_to`](Self::wait_up_to) is set.
 /// Responses show the state of the key in the fields of the rate limit draft, with the unit `concurrent-requests`, beside fields
-/// that are there already.
+/// that are already there.
 ///
 /// ```
 /// use std::convert::Infallible;
@@ -53,34 +53,35 @@ use crate::respond::{HeaderFields, ProblemJson};
 /// ```
 ///
 /// # Limits that adapt
-/// Where the service itself is the limit, [`InFlight::adaptive`] finds the number of requests that it can bear, for all clients together. One
-/// too many waits for a moment, and is then refused with 503, a `Retry-After` from how fast requests are done, and a problem type of its own;
-/// those that [matter less](InFlightLimit::class) first. A sample is the time from the permit to the head of the response: a body that lasts an
-/// hour holds its permit, and is no sample. Put such a limit last, so that the wait for other permits is no part of it.
+/// If the service itself is the limit, [`InFlight::adaptive`] finds the number of requests that it can handle, for all clients together. A
+/// request above it waits for a moment and is then refused with 503, a `Retry-After` from the current rate of responses, and a separate
+/// problem type; [less important](InFlightLimit::class) requests are refused first. A sample is the time from the permit to the head of the
+/// response: a body that lasts an hour holds its permit, but is not a sample. Put such a limit last, so that waits for other permits are
+/// not part of the sample.
 ///
 /// # Permits that instances share
 /// An [`InFlight`] [on a store](sluicegate_in_flight::InFlightBuilder::on) counts for all instances. Each request then carries its
 /// [`HeldPermit`](crate::in_flight::HeldPermit) in its extensions: a handler that has to stop when the permit [is
 /// lost](sluicegate_in_flight::Permit::lost) takes `Extension<HeldPermit>`. Nothing else stops it. While the store gives no answer
-/// and the limit refuses then, a request gets 503.
+/// and the limit refuses in an outage, a request gets 503.
 ///
 /// # Where to put it
 /// Put it around a [`RateLimitLayer`](crate::RateLimitLayer), so that requests which it refuses spend nothing there. It also works
-/// inside of one: the limits around it get their units back.
+/// inside one: the limits around it get their units back.
 ///
-/// Take care inside of a cache: each piece of data holds the permit, so a layer around this one that keeps the data of
+/// Be careful inside a cache: each piece of data holds the permit, so a layer around this one that keeps the data of
 /// responses keeps their permits. A layer that copies the data, as compression does, frees the permits early.
 ///
 /// # Upgrades
-/// The body of a response that switches protocols ends at once, and this layer cannot see the connection after that.
-/// So requests that ask for an upgrade carry a [`HeldPermit`](crate::in_flight::HeldPermit) in their extensions, and the request is under way until the
-/// last clone of it is dropped. A task that owns the request until the connection closes, as in
+/// The body of a response that switches protocols ends at once, and this layer cannot track the connection afterwards.
+/// So requests that ask for an upgrade carry a [`HeldPermit`](crate::in_flight::HeldPermit) in their extensions, and the request is in
+/// flight until the last clone of it is dropped. A task that owns the request until the connection closes, as in
 /// `hyper::upgrade::on(&mut request)`, holds it by itself; an axum handler takes
 /// `Option<Extension<HeldPermit>>` and moves it into the closure for `on_upgrade`. If no clone is kept, the permit
 /// comes back with the response.
 ///
 /// # Cancel safety
-/// A request that is dropped leaves the queue, or gives its permit back, at any time.
+/// A dropped request leaves the queue, or gives its permit back, at any time.
 pub struct InFlightLayer<R = ProblemJson> {
     limits: InFlightHandle,
     pub(super) shared: Arc<PermitSettings<R>>,
@@ -95,14 +96,14 @@ pub(super) struct PermitSettings<R> {
 }
 
 impl InFlightLayer {
-    /// A layer that counts per peer address, refuses at once, and says so with [`ProblemJson`].
+    /// A layer that counts per peer address, and refuses at once with [`ProblemJson`].
     pub fn new(limit: impl Into<InFlightLimit>) -> Self {
         InFlightHandle::new([limit.into()]).into()
     }
 }
 
 impl<R> InFlightLayer<R> {
-    /// Adds a limit behind the existing ones. A request that several limits count needs a permit of each; it takes them in this
+    /// Adds a limit after the existing ones. A request that several limits count needs a permit of each; it takes them in this
     /// order, and gives all back if one is refused.
     ///
     /// As with all settings of a layer, the layer has limits of its own from then on: the handle that it was made from no longer swaps
@@ -172,7 +173,7 @@ impl<R> InFlightLayer<R> {
         self
     }
 
-    /// Sets the responder for refused requests, whose reason is
+    /// Sets the responder for refused requests; the reason is
     /// [`ConcurrencyExceeded`](RefusalReason::ConcurrencyExceeded) with the [`InFlight`]. Default: [`ProblemJson`].
     #[must_use]
     pub fn respond<N>(self, respond: N) -> InFlightLayer<N> {

@@ -43,13 +43,13 @@ pub struct InFlightLimit {
     is_fault: Option<ResponseFault>,
 }
 
-/// Something that a request says.
+/// A value read from a request.
 type RequestFn<T> = Arc<dyn Fn(RequestView<'_>) -> T + Send + Sync>;
 type ResponseFault = Arc<dyn Fn(StatusCode, &HeaderMap) -> bool + Send + Sync>;
 
 impl InFlightLimit {
-    /// Counts per peer address, and refuses at once. One that [adapts](InFlight::adaptive) counts all requests together, and lets them wait
-    /// for as long as it says.
+    /// Counts per peer address, and refuses at once. A limit that [adapts](InFlight::adaptive) counts all requests together, and lets them
+    /// wait up to its own bound.
     pub fn new(in_flight: InFlight) -> Self {
         let key: Arc<dyn KeyExtractor> =
             if in_flight.is_adaptive() { Arc::new(Key::shared()) } else { Arc::new(PeerIp::new()) };
@@ -65,22 +65,22 @@ impl InFlightLimit {
         }
     }
 
-    /// Sets the key by which requests are counted. Default: [`PeerIp`]; where the limit adapts one key for all, because keys make a difference only
-    /// if it is [shared by keys](sluicegate_in_flight::AdaptiveBuilder::fair).
+    /// Sets the key by which requests are counted. Default: [`PeerIp`]; if the limit adapts, one key for all, because keys make a
+    /// difference only if it is [shared by keys](sluicegate_in_flight::AdaptiveBuilder::fair).
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.key = Arc::new(key);
         self
     }
 
-    /// Sets how to treat a request whose key is missing. Default: that of [`Limit`](crate::Limit::on_missing_key).
+    /// Sets the treatment of a request without a key. Default: as for [`Limit`](crate::Limit::on_missing_key).
     pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {
         self.when_missing.chosen = Some(action);
         self
     }
 
     /// Makes a request above the limit wait for up to `longest`, first come, first served, in the bounded
-    /// queue of the [`InFlight`]. Default: it is refused at once; where the limit adapts, it waits for as long as that
-    /// [says](sluicegate_in_flight::AdaptiveBuilder::wait_up_to), which is never exceeded.
+    /// queue of the [`InFlight`]. Default: it is refused at once; if the limit adapts, it waits up to that limit's
+    /// [bound](sluicegate_in_flight::AdaptiveBuilder::wait_up_to), which is never exceeded.
     pub fn wait_up_to(mut self, longest: Duration) -> Self {
         self.longest = Some(longest);
         self
@@ -92,8 +92,8 @@ impl InFlightLimit {
         self
     }
 
-    /// Sets how much a request matters, where the limit [adapts](InFlight::adaptive). Read a header field only where a proxy of yours writes or
-    /// removes it: otherwise every client says that it matters most. Default: [`Class::Critical`] for all.
+    /// Sets the importance of a request, if the limit [adapts](InFlight::adaptive). Read a header field only if your proxy writes or
+    /// removes it: otherwise every client claims the highest class. Default: [`Class::Critical`] for all.
     ///
     /// ```
     /// use sluicegate_in_flight::{Class, InFlight};
@@ -113,16 +113,16 @@ impl InFlightLimit {
         self
     }
 
-    /// Sets the part of a request's key, in proportion to those of others, where the limit is [shared by
-    /// keys](sluicegate_in_flight::AdaptiveBuilder::fair): by its tier, say. Default: 1 for all.
+    /// Sets the share of a request's key in proportion to the shares of others, if the limit is [shared by
+    /// keys](sluicegate_in_flight::AdaptiveBuilder::fair), for example by tier. Default: 1 for all.
     pub fn weight(mut self, weight: impl Fn(RequestView<'_>) -> u64 + Send + Sync + 'static) -> Self {
         self.weight = Some(Arc::new(weight));
         self
     }
 
-    /// Sets which responses show that the service has too much to do, where the limit adapts. An error of the service is a fault in any case, and
-    /// a late answer if there is a [timeout](sluicegate_in_flight::AdaptiveBuilder::timeout). Default: those with a status from
-    /// 500 on, and of gRPC those that say `DEADLINE_EXCEEDED`, `INTERNAL` or `UNAVAILABLE` in their header fields.
+    /// Sets which responses show an overloaded service, if the limit adapts. An error of the service is always a fault, and so is
+    /// a late answer if there is a [timeout](sluicegate_in_flight::AdaptiveBuilder::timeout). Default: responses with a status from
+    /// 500 on, and gRPC responses with `DEADLINE_EXCEEDED`, `INTERNAL` or `UNAVAILABLE` in their header fields.
     pub fn fault_if(
         mut self,
         is_fault: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static,
@@ -143,13 +143,13 @@ impl InFlightLimit {
         asks
     }
 
-    /// The class of a request, where that makes a difference.
+    /// The class of a request, if it makes a difference.
     pub(super) fn class_of(&self, request: RequestView<'_>) -> Option<Class> {
         let class = || self.class.as_ref().map_or_else(Class::default, |class| class(request));
         self.in_flight.is_adaptive().then(class)
     }
 
-    /// Tells a permit of this limit what was answered.
+    /// Reports the response to a permit of this limit.
     pub(super) fn answered(&self, permit: &Permit, status: StatusCode, headers: &HeaderMap) {
         permit.answered(match &self.is_fault {
             Some(is_fault) => is_fault(status, headers),
@@ -162,7 +162,7 @@ impl InFlightLimit {
     }
 }
 
-/// `DEADLINE_EXCEEDED`, `INTERNAL` or `UNAVAILABLE` of a response without a body; others come in trailers.
+/// `DEADLINE_EXCEEDED`, `INTERNAL` or `UNAVAILABLE` of a response without a body; other responses have it in trailers.
 fn says_fault_in_grpc(headers: &HeaderMap) -> bool {
     headers.get("grpc-status").is_some_and(|status| [&b"4"[..], b"13", b"14"].contains(&status.as_bytes()))
 }

@@ -44,14 +44,14 @@ use crate::respond::HeaderFields;
 pub struct InFlightLimits {
     pub(super) each: Vec<InFlightLimit>,
     select: Option<Arc<dyn Select>>,
-    /// The number of limits that `select` knows; the limits behind them may apply to any request.
+    /// The number of limits that `select` knows; the limits after them may apply to any request.
     selected: usize,
     pub(super) then: Option<Kept>,
     /// The fields, if they are not the layer's.
     pub(super) headers: Option<HeaderFields>,
 }
 
-/// Places of limits, in order.
+/// Indices of limits, in order.
 pub(super) type LimitPlaces = SmallVec<[u32; 6]>;
 
 impl InFlightLimits {
@@ -60,7 +60,7 @@ impl InFlightLimits {
         Self { each: limits.into_iter().collect(), select: None, selected: 0, then: None, headers: None }
     }
 
-    /// Finds all limits that may apply to a request at once, so that a thousand limits need not be asked one by one. Places
+    /// Finds all limits that may apply to a request at once, so that a thousand limits are not checked one by one. Indices
     /// count from 0. The conditions of each limit ([`only_if`](InFlightLimit::only_if)) have to hold, too.
     pub fn select(mut self, select: impl Select) -> Self {
         self.select = Some(Arc::new(select));
@@ -68,9 +68,9 @@ impl InFlightLimits {
         self
     }
 
-    /// Pins the rate limits for requests that have met these limits: in every layer made from the handle they meet the limits that it
-    /// has now, however long they wait for a permit, so all limits of a request are of the same time. Without limits here there is no
-    /// wait, and a request meets the handle's current limits.
+    /// Pins the rate limits for requests that have passed these limits: in every layer made from the handle, they use the limits that it
+    /// has now, however long they wait for a permit, so all limits of a request come from the same moment. Without limits here there is no
+    /// wait, and a request uses the handle's current limits.
     pub fn before(mut self, limits: &LimitsHandle) -> Self {
         self.then = Some(limits.keep()).filter(|_| !self.each.is_empty());
         self
@@ -89,7 +89,7 @@ impl InFlightLimits {
     /// let handle = InFlightHandle::new([reports.clone()]);
     /// let layer = InFlightLayer::from(handle.clone());
     ///
-    /// // Later, while the layer serves: only refusals tell it.
+    /// // Later, while the layer serves: only refusals show it.
     /// handle.swap_with(InFlightLimits::new([reports]).headers(HeaderFields::AllOnRefusal));
     /// # let _ = layer;
     /// # Ok::<(), sluicegate_core::ConfigError>(())
@@ -107,7 +107,7 @@ impl InFlightLimits {
         Self { each, select: self.select.clone(), selected, then: self.then.clone(), headers }
     }
 
-    /// Tells a permit what was answered, by the limit that it is of.
+    /// Reports the response to a permit, through its limit.
     pub(super) fn answered(&self, permit: &Permit, status: StatusCode, headers: &HeaderMap) {
         match self.each.iter().find(|limit| limit.in_flight.is(permit.in_flight())) {
             Some(limit) => limit.answered(permit, status, headers),

@@ -1,4 +1,4 @@
-//! Limits on how many requests of a key are under way at once: [`InFlightLayer`].
+//! Limits on concurrent requests of a key: [`InFlightLayer`].
 //!
 //! They are for requests that take long: uploads, downloads, streams, reports. A rate limits how often requests begin, but not how
 //! long they last; for many short requests it is the better limit.
@@ -23,7 +23,7 @@
 //! let report = service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) });
 //! let request = || Request::get("/report").header("x-tenant", "t1").body(());
 //!
-//! // One is under way for as long as its permit is held, and the next waits in vain.
+//! // A request is in flight while its permit is held, and the next one waits in vain.
 //! let held = reports.try_acquire("t1")?;
 //! assert_eq!(layer.layer(report).oneshot(request()?).await?.status(), 429);
 //! drop(held);
@@ -35,8 +35,8 @@
 //! # When not to use it
 //! - For a bound over all instances of a service, unless the `InFlight` is [on a store](sluicegate_in_flight::InFlightBuilder::on)
 //!   that they share: other permits are counted per process.
-//! - For work that goes on after the response, unless a [`HeldPermit`] is kept for it.
-//! - For many short requests, where a rate is the right limit.
+//! - For work that continues after the response, unless a [`HeldPermit`] is kept for it.
+//! - For many short requests: a rate is the right limit.
 
 mod body;
 mod explain;

@@ -18,12 +18,12 @@ pub struct PermitWait {
     acquire: Option<Acquire>,
     /// `None` if the wait is for the answer of a store, which bounds its answers itself.
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Empty if it waits for the answer of a store alone.
+    /// Empty if it waits only for the answer of a store.
     span: WaitSpan,
 }
 
 impl PermitWait {
-    /// Asks for a permit. The request waits for up to `longest`, or for as long as a limit that adapts says, and otherwise not at all.
+    /// Asks for a permit. The request waits up to `longest`, or up to the bound of a limit that adapts, and otherwise not at all.
     ///
     /// # Errors
     /// The wait, if the answer is not known at once.
@@ -45,7 +45,7 @@ impl PermitWait {
     /// Waits for the permit.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, NoPermit>> {
         let Some(acquire) = &mut self.acquire else { return Poll::Pending };
-        // The permit is polled first, so that a permit which comes at the last moment is taken.
+        // The permit is polled first, so that a permit that comes at the last moment is taken.
         if let Poll::Ready(result) = Pin::new(acquire).poll(cx) {
             self.acquire = None;
             self.span.end(if result.is_ok() { "permit" } else { "refused" });

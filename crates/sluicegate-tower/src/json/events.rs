@@ -9,12 +9,12 @@ use crate::json::{FieldPath, JsonScanner};
 
 const DATA: &[u8] = b"data";
 
-/// Reads fields of the JSON objects in the `data` of events: of each field the last one counts. Data that is no object, such as `[DONE]`, and
-/// objects that have not ended count for nothing.
+/// Reads fields of the JSON objects in the `data` of events: the last value of each field counts. Data that is not an object, such as
+/// `[DONE]`, and incomplete objects are ignored.
 #[derive(Debug)]
 pub(crate) struct EventStream {
     at: EventPart,
-    /// Whether the last byte was a carriage return, behind which a line feed ends no other line.
+    /// Whether the last byte was a carriage return, after which a line feed does not end another line.
     after_return: bool,
     event: JsonScanner,
     last: SmallVec<[Option<u64>; 2]>,
@@ -22,7 +22,7 @@ pub(crate) struct EventStream {
 
 #[derive(Clone, Copy, Debug)]
 enum EventPart {
-    /// In the name of a field, of which this number of bytes are those of `data`.
+    /// In the name of a field, with this number of bytes equal to `data`.
     Name(usize),
     Colon,
     Data,
@@ -37,7 +37,7 @@ impl EventStream {
         Self { at: EventPart::Name(0), after_return: false, event, last }
     }
 
-    /// The numbers found so far, of the fields in these places.
+    /// The numbers found so far of the fields in this range.
     pub(crate) fn found(&self, fields: Range<usize>) -> impl Iterator<Item = Option<u64>> {
         self.last.get(fields).unwrap_or_default().iter().copied()
     }
@@ -88,7 +88,7 @@ impl EventStream {
         self.at = EventPart::Name(0);
     }
 
-    /// Whether this line is a whole event that has none of the fields, as most of a stream are.
+    /// Whether this line is a whole event that has none of the fields, like most lines of a stream.
     fn is_skipped(&self, line: &[u8], rest: &[u8]) -> bool {
         let behind = rest.strip_prefix(b"\r\n").or_else(|| rest.get(1..)).unwrap_or_default();
         self.event.is_before() && behind.first().is_some_and(is_end) && self.event.lacks_all(line)

@@ -1,4 +1,4 @@
-//! Fields of JSON that comes in pieces, of which nothing is collected: one object, or server-sent events.
+//! Reads fields of JSON that comes in pieces, without buffering: one object, or server-sent events.
 
 mod events;
 mod pass;

@@ -1,4 +1,4 @@
-//! Passes over a value of JSON that comes in pieces: [`Passed`].
+//! Skips a value of JSON that comes in pieces: [`Passed`].
 
 use memchr::memchr2;
 
@@ -6,20 +6,20 @@ use memchr::memchr2;
 const LOWEST: u64 = u64::from_ne_bytes([0x01; 8]);
 const HIGHEST: u64 = u64::from_ne_bytes([0x80; 8]);
 
-/// A value that is passed over, with all that is before it behind its name. Of a list or an object only brackets are counted; it reads
-/// eight bytes at a time, and looks at single ones only where there are brackets.
+/// A skipped value, from the end of its name on. In a list or an object only brackets are counted; it reads
+/// eight bytes at a time, and single bytes only if there are brackets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Passed {
-    /// The number of brackets that are open.
+    /// The number of open brackets.
     open: u64,
     /// `HIGHEST` in a text, otherwise 0.
     text: u64,
-    /// In a text, behind a backslash.
+    /// In a text, after a backslash.
     is_escaped: bool,
 }
 
 impl Passed {
-    /// Reads the next piece; the bytes behind the value once it has ended.
+    /// Reads the next piece; returns the bytes after the value once it has ended.
     pub(super) fn pass<'a>(&mut self, mut bytes: &'a [u8]) -> Option<&'a [u8]> {
         if self.open == 0 && self.text == 0 {
             let begin =
@@ -27,7 +27,7 @@ impl Passed {
             match bytes[begin] {
                 b'"' => self.text = HIGHEST,
                 b'{' | b'[' => self.open = 1,
-                // Behind a number or a word.
+                // After a number or a word.
                 _ => return Some(&bytes[begin..]),
             }
             bytes = &bytes[begin + 1..];
@@ -43,7 +43,7 @@ impl Passed {
                 bytes = self.pass_text(&bytes[length..]);
                 continue;
             }
-            // Up to the first escape the word is read at once.
+            // Up to the first escape, the word is read at once.
             let before = escapes ^ escapes.wrapping_sub(1);
             let quotes = quotes & before;
             if self.open == 0 && quotes != 0 {
@@ -84,7 +84,7 @@ impl Passed {
         &[]
     }
 
-    /// Counts these brackets of a word; the place of the one that ends the value.
+    /// Counts these brackets of a word; returns the index of the bracket that ends the value.
     fn count(&mut self, mut brackets: u64, word: u64) -> Option<usize> {
         // This bit of a byte, here moved to its highest, is set in brackets that close.
         let closing = brackets & (word << 5);
@@ -105,7 +105,7 @@ impl Passed {
     }
 }
 
-/// The first bytes as a word, and their number; behind the end there are zeros.
+/// The first bytes as a word, padded with zeros, and their number.
 fn first_word(bytes: &[u8]) -> (u64, usize) {
     match bytes.first_chunk() {
         Some(word) => (u64::from_le_bytes(*word), 8),
@@ -117,14 +117,14 @@ fn first_word(bytes: &[u8]) -> (u64, usize) {
     }
 }
 
-/// The highest bit of each byte of the word that is this one.
+/// The highest bit of each byte of the word that equals this byte.
 fn equal(word: u64, byte: u8) -> u64 {
     let differs = word ^ (LOWEST * u64::from(byte));
     // The sum reaches the highest bit unless the other seven are zero; no byte carries into the next.
     !(((differs & !HIGHEST) + !HIGHEST) | differs) & HIGHEST
 }
 
-/// The highest bit of each byte that is a bracket; of some letters too, which are in texts only.
+/// The highest bit of each byte that is a bracket; also of some letters, which occur only in texts.
 fn brackets(word: u64) -> u64 {
     // Brackets differ in no other bits.
     const OWN: u64 = LOWEST * 0b10_0110;
@@ -136,12 +136,12 @@ fn count(marks: u64) -> u64 {
     (marks >> 7).wrapping_mul(LOWEST) >> 56
 }
 
-/// The place of the first mark.
+/// The index of the first mark.
 fn place(marks: u64) -> usize {
     marks.trailing_zeros() as usize / 8
 }
 
-/// The highest bit of each byte, with itself, that has an odd number of these before it.
+/// The highest bit of each byte with an odd number of these marks up to and including it.
 fn behind_odd(mut marks: u64) -> u64 {
     marks ^= marks << 8;
     marks ^= marks << 16;

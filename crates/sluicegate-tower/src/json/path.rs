@@ -11,7 +11,7 @@ use crate::key::text::config_error;
 /// The longest path, in bytes.
 const LONGEST: usize = 256;
 
-/// The names of objects within each other and at last of a field, as in `usage.total_tokens`. Cheap to clone.
+/// The names of nested objects and a field, as in `usage.total_tokens`. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct FieldPath(Arc<Names>);
 
@@ -22,7 +22,7 @@ struct Names {
 }
 
 impl FieldPath {
-    /// The path with these names, which dots separate.
+    /// The path with these names, separated by dots.
     pub(crate) fn parse(path: &str) -> Result<Self, ConfigError> {
         let problem = if path.len() > LONGEST {
             Some(format!("has {} bytes: at most {LONGEST} fit", path.len()))
@@ -43,7 +43,7 @@ impl FieldPath {
         }
     }
 
-    /// Whether it is written so.
+    /// Whether it is equal to this text.
     pub(crate) fn is(&self, path: &str) -> bool {
         self.names().iter().map(|name| &**name).eq(path.split('.'))
     }

@@ -1,7 +1,7 @@
 //! Finds fields of a JSON object that comes in pieces: [`JsonScanner`].
 //!
-//! It reads each byte once, and keeps the name that it is in and one value per field, whatever the length and depth of the text: only
-//! objects on the way to a field are entered, and all other values are passed over by counting brackets. It is no validator.
+//! It reads each byte once, and keeps the current name and one value per field, whatever the length and depth of the text: only
+//! objects on the path of a field are entered, and all other values are skipped by counting brackets. It does not validate.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,17 +15,17 @@ use crate::json::pass::Passed;
 /// The bytes that one byte of a name may take: `\u0061` is `a`.
 const LONGEST_ESCAPE: usize = 6;
 
-/// The longest text of a field that is kept, in bytes with its escapes. A longer one is not found.
+/// The longest text of a field, in bytes with its escapes. A longer text is not found.
 const LONGEST_TEXT: usize = 1024;
 
-/// Reads whole numbers, and texts if they are wanted, at some paths of an object. A field that is there twice counts with its last value, as in `serde_json`; a number
-/// that is no `u64` is not found.
+/// Reads whole numbers, and texts if requested, at some paths of an object. A repeated field counts with its last value, as in
+/// `serde_json`; a number that is not a `u64` is not found.
 #[derive(Clone, Debug)]
 pub(crate) struct JsonScanner {
     fields: SmallVec<[WantedField; 2]>,
     wants_texts: bool,
     at: ScanPart,
-    /// The number of open objects within the outermost one; all are on the way to a field.
+    /// The number of open objects within the outermost one; all are on the path of a field.
     depth: usize,
     /// The name or text that is being read, with its escapes.
     name: SmallVec<[u8; 32]>,
@@ -36,7 +36,7 @@ pub(crate) struct JsonScanner {
 #[derive(Clone, Debug)]
 struct WantedField {
     path: FieldPath,
-    /// The number of names at the beginning of the path that lead to the place of the scanner.
+    /// The number of names at the beginning of the path that lead to the scanner's position.
     matched: usize,
     found: Option<FieldValue>,
 }
@@ -61,11 +61,11 @@ enum ScanPart {
     },
     Colon,
     Value,
-    /// In the number of a field; `None` if that is not a whole one.
+    /// In the number of a field; `None` if it is not a whole number.
     Number(Option<u64>),
-    /// In a value that is passed over, or before it.
+    /// In a skipped value, or before it.
     Within(Passed),
-    /// Behind the object, or behind something that is none.
+    /// After the object, or after a value that is not an object.
     End {
         is_complete: bool,
     },
@@ -85,7 +85,7 @@ impl JsonScanner {
         Self { wants_texts: true, ..Self::new(paths) }
     }
 
-    /// The numbers found so far, of the fields in these places.
+    /// The numbers found so far of the fields in this range.
     pub(crate) fn found(&self, fields: Range<usize>) -> impl Iterator<Item = Option<u64>> {
         self.fields.get(fields).unwrap_or_default().iter().map(|field| match field.found {
             Some(FieldValue::Number(number)) => Some(number),
@@ -93,17 +93,17 @@ impl JsonScanner {
         })
     }
 
-    /// The fields that were found so far, with their values.
+    /// The fields found so far, with their values.
     pub(crate) fn into_found(self) -> impl Iterator<Item = (FieldPath, FieldValue)> {
         self.fields.into_iter().filter_map(|field| Some((field.path, field.found?)))
     }
 
-    /// Whether nothing that comes can change what was found.
+    /// Whether later text cannot change the values found.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.at, ScanPart::End { .. })
     }
 
-    /// Whether nothing of the object has come.
+    /// Whether the object has not begun.
     pub(crate) fn is_before(&self) -> bool {
         matches!(self.at, ScanPart::Start)
     }
@@ -129,7 +129,7 @@ impl JsonScanner {
         matches!(self.at, ScanPart::End { is_complete: true })
     }
 
-    /// Begins with another object.
+    /// Starts another object.
     pub(crate) fn reset(&mut self) {
         (self.at, self.depth) = (ScanPart::Start, 0);
         for field in &mut self.fields {
@@ -197,7 +197,7 @@ impl JsonScanner {
         };
         if end == b'"' && is_name {
             let read = std::mem::take(&mut self.name);
-            // A name that cannot be read leads nowhere, as the empty one, which no path has.
+            // An unreadable name matches no path, like the empty name, which no path has.
             self.match_name(plain(&read, longest).as_deref().unwrap_or_default());
         } else if end == b'"' {
             let text = plain(&self.name, longest).and_then(|text| String::from_utf8(text.into_owned()).ok());
@@ -210,13 +210,13 @@ impl JsonScanner {
         behind
     }
 
-    /// Keeps these bytes, up to one more than the longest that counts.
+    /// Keeps these bytes, up to one more than the longest valid text.
     fn keep(&mut self, read: &[u8], longest: usize) {
         let room = (longest + 1).saturating_sub(self.name.len());
         self.name.extend_from_slice(&read[..read.len().min(room)]);
     }
 
-    /// Finds the fields on whose way the name is.
+    /// Finds the fields with this name on their paths.
     fn match_name(&mut self, name: &[u8]) {
         let depth = self.depth;
         self.at = ScanPart::Within(Passed::default());
@@ -251,7 +251,7 @@ impl JsonScanner {
         &bytes[1..]
     }
 
-    /// Sets the value of the fields that are here.
+    /// Sets the value of the fields at this position.
     fn set(&mut self, found: Option<FieldValue>) {
         let here = self.depth + 1;
         let whole = |field: &&mut WantedField| field.matched == here && field.path.names().len() == here;
@@ -272,7 +272,7 @@ impl JsonScanner {
         rest
     }
 
-    /// Passes over a value that no field is in.
+    /// Skips a value without fields.
     fn pass<'a>(&mut self, mut value: Passed, bytes: &'a [u8]) -> &'a [u8] {
         match value.pass(bytes) {
             Some(rest) => {
@@ -294,13 +294,13 @@ impl JsonScanner {
     }
 }
 
-/// The bytes of a number that is at the beginning, and those behind it.
+/// The bytes of a number at the beginning, and the bytes after it.
 fn split_word(bytes: &[u8]) -> (&[u8], &[u8]) {
     let is_end = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, b',' | b'}');
     bytes.split_at(bytes.iter().position(is_end).unwrap_or(bytes.len()))
 }
 
-/// The bytes without escapes, if these are right and there are not too many.
+/// The bytes without escapes, if they are valid and not too many.
 fn plain(read: &[u8], longest: usize) -> Option<Cow<'_, [u8]>> {
     match read.contains(&b'\\') {
         _ if read.len() > longest => None,
@@ -309,7 +309,7 @@ fn plain(read: &[u8], longest: usize) -> Option<Cow<'_, [u8]>> {
     }
 }
 
-/// The bytes of a name with escapes, if they are right.
+/// The bytes of a name with escapes, if they are valid.
 fn unescape(name: &[u8]) -> Option<Vec<u8>> {
     let (mut name, mut plain) = (std::str::from_utf8(name).ok()?.chars(), String::new());
     while let Some(letter) = name.next() {

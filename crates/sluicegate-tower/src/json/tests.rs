@@ -1,4 +1,4 @@
-//! The scanners against `serde_json`, with texts that are cut anywhere.
+//! Tests the scanners against `serde_json`, with texts cut at any position.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::{EventStream, FieldPath, FieldValue, JsonScanner};
 
 const PATHS: [&str; 6] = ["a", "a.b", "b.a.b", "é", "a.\\", "b.b.a.a"];
 
-/// A text of JSON, in which names may come twice.
+/// A text of JSON, with possibly repeated names.
 #[derive(Clone, Debug)]
 enum Json {
     Word(&'static str),
@@ -161,7 +161,7 @@ proptest! {
         objects in prop::collection::vec(object(), 0..4), end in prop_oneof![Just("\n"), Just("\r\n"), Just("\r")],
         space in "[ \t]{0,1}", is_ended: bool, has_id: bool,
     ) {
-        // Events of one line are passed over if they have none of the fields.
+        // Events of one line are skipped if they have none of the fields.
         let id = if has_id { format!("id: 7{end}") } else { String::new() };
         let (mut stream, mut last) = (format!(": a comment{end}{end}"), vec![None; PATHS.len()]);
         for object in &objects {

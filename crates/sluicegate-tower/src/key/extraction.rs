@@ -44,13 +44,13 @@ pub struct RequestView<'a> {
     pub headers: &'a HeaderMap,
     /// Values that the server and outer middleware have added.
     pub extensions: &'a Extensions,
-    /// The purpose of the question, by which conditions on paths decide doubts.
+    /// The purpose of the view, which decides ambiguous paths.
     purpose: Purpose,
 }
 
 impl<'a> RequestView<'a> {
-    /// The path that the client asked for. In a nested axum router that is the whole path, with the prefix that the router has
-    /// cut off from its URI.
+    /// The path that the client asked for. In a nested axum router it is the whole path, including the prefix that the router has
+    /// removed from its URI.
     #[inline]
     pub fn path(self) -> &'a str {
         #[cfg(feature = "axum")]
@@ -69,7 +69,7 @@ impl<'a> RequestView<'a> {
         None
     }
 
-    /// The request, viewed for this purpose.
+    /// The view of the request for this purpose.
     #[inline]
     pub(crate) const fn asked_for(self, purpose: Purpose) -> Self {
         Self { purpose, ..self }
@@ -80,7 +80,7 @@ impl<'a> RequestView<'a> {
         self.purpose
     }
 
-    /// A copy that can be kept, for code that wants [`Parts`]: it clones the header fields and the extensions.
+    /// A copy that can be kept, for code that needs [`Parts`]: it clones the header fields and the extensions.
     pub fn to_parts(self) -> Parts {
         let mut parts = Request::new(()).into_parts().0;
         parts.method = self.method.clone();
@@ -113,14 +113,14 @@ impl<'a> From<&'a Parts> for RequestView<'a> {
     }
 }
 
-/// The reason why a path is matched, by which doubts are decided.
+/// The reason why a path is matched, which decides ambiguous paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "rules files have these three sections")]
 pub enum Purpose {
     /// A limit: one spelling that matches is enough.
     #[default]
     Limit,
-    /// A denial: one spelling that matches is enough, in any case and with or without a slash at its end.
+    /// A denial: one spelling that matches is enough, in any case, with or without a trailing slash.
     Deny,
     /// An exemption: all spellings have to match.
     Exempt,
@@ -175,7 +175,7 @@ impl Extraction {
     /// The result if it is known, or the extraction that has to be polled.
     ///
     /// # Errors
-    /// The extraction itself, when it has to be waited for.
+    /// The extraction itself, if it is still pending.
     #[inline]
     pub fn now(self) -> Result<Result<Key, MissingKey>, Self> {
         self.0.map_err(|pending| Self(Err(pending)))
@@ -214,7 +214,7 @@ impl From<MissingKey> for Extraction {
     }
 }
 
-/// Both keys, or the reason why one is missing: a reason to refuse the request takes precedence over one that the limit may ignore.
+/// Both keys, or the reason why one is missing: a reason to refuse the request takes precedence over a reason that the limit may ignore.
 fn together(first: Result<Key, MissingKey>, second: Result<Key, MissingKey>) -> Result<Key, MissingKey> {
     match (first, second) {
         (Ok(first), Ok(second)) => Ok(first.and(second)),

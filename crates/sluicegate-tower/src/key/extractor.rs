@@ -43,7 +43,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// The key of a request, or the reason why it has none.
     fn extract(&self, request: RequestView<'_>) -> Extraction;
 
-    /// The kind of its keys, which says how much of them is shown. Default: [`KeyKind::Secret`]. A layer puts it on each key that it finds.
+    /// The kind of its keys, which decides how much of them is shown. Default: [`KeyKind::Secret`]. A layer puts it on each key that it
+    /// finds.
     ///
     /// ```
     /// use sluicegate_tower::key::{ApiKey, KeyKind, RequestMethod};
@@ -68,15 +69,15 @@ pub trait KeyExtractor: Send + Sync + 'static {
         vec![KeyForm::text()]
     }
 
-    /// This extractor, only with keys that `is_good` accepts. Other requests have no key, so that [`or`](Self::or) goes on to
-    /// another extractor.
+    /// This extractor, only with keys that `is_good` accepts. Other requests have no key, so that [`or`](Self::or) tries the
+    /// next extractor.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
     /// use sluicegate_tower::key::ApiKey;
     /// use sluicegate_tower::{KeyExtractor, Limit, PeerIp};
     ///
-    /// // Keys that nobody gave out share the bucket of their address.
+    /// // Unknown keys share the bucket of their address.
     /// let api_key = ApiKey::header("x-api-key")?;
     /// let given_out = api_key.one_of(["k-partner-1", "k-partner-2"]);
     /// let limit = Limit::new(Policy::gcra("api", "100/min").on(&MemoryStore::new())?)
@@ -95,7 +96,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         })
     }
 
-    /// This extractor, with keys that are verified already, by an authentication layer or by a proxy that overwrites the header. It
+    /// This extractor, with keys that were already verified by an authentication layer or by a proxy that overwrites the header. It
     /// only turns off the warning when a layer is [built](Self::is_invented).
     fn verified_before(self) -> impl KeyExtractor + Clone
     where
@@ -123,7 +124,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Closure::new(kind, self.is_invented(), self.forms(), move |request| self.extract(request))
     }
 
-    /// This extractor, or `other` for requests in which this one finds no key. The [kind](Self::kind) is the more secret of the
+    /// This extractor, or `other` for requests without a key of this one. The [kind](Self::kind) is the more secret of the
     /// two.
     fn or<E: KeyExtractor>(self, other: E) -> impl KeyExtractor + Clone
     where
@@ -161,7 +162,7 @@ macro_rules! pointer {
 pointer!(Arc);
 pointer!(Box);
 
-/// All requests together, in the bucket of this key.
+/// All requests share the bucket of this key.
 impl KeyExtractor for Key {
     fn extract(&self, _request: RequestView<'_>) -> Extraction {
         Extraction::found(self)
@@ -177,7 +178,7 @@ impl KeyExtractor for Key {
     }
 }
 
-/// Both keys as one: a bucket per combination.
+/// Both keys combined: a bucket per combination.
 impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
         self.0.extract(request).and(self.1.extract(request))
@@ -196,7 +197,7 @@ impl<A: KeyExtractor, B: KeyExtractor> KeyExtractor for (A, B) {
     }
 }
 
-/// All three keys as one: a bucket per combination.
+/// All three keys combined: a bucket per combination.
 impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, C) {
     fn extract(&self, request: RequestView<'_>) -> Extraction {
         self.0.extract(request).and(self.1.extract(request)).and(self.2.extract(request))
@@ -216,7 +217,7 @@ impl<A: KeyExtractor, B: KeyExtractor, C: KeyExtractor> KeyExtractor for (A, B, 
 }
 
 /// An extractor that is a closure, with the kind of its keys. Clones share the closure, which
-/// need not be `Clone`.
+/// does not have to be `Clone`.
 pub(super) struct Closure<F> {
     kind: KeyKind,
     is_invented: bool,

@@ -42,7 +42,7 @@ impl KeyForm {
         Self::new("text", "text", |text, _| Some(text.into()))
     }
 
-    /// A secret, whose digest is the key.
+    /// A secret; its digest is the key.
     #[cfg(feature = "secrets")]
     pub(super) fn secret(name: &'static str, key_of: impl Fn(&str) -> Key + Send + Sync + 'static) -> Self {
         Self::new("secret", name, move |text, _| Some(key_of(text)))

@@ -30,7 +30,7 @@ use crate::key::form::KeyForm;
 ///     let Some(host) = request.uri.host().map(str::to_owned) else {
 ///         return Extraction::missing("the request names no host");
 ///     };
-///     // The future holds copies: the request goes on without it.
+///     // The future holds copies: the request continues without it.
 ///     Extraction::pending(async move {
 ///         tenant_of(host).await.map(Key::from).ok_or_else(|| MissingKey::new("the host is nobody's"))
 ///     })

@@ -12,8 +12,8 @@ use crate::key::{Extraction, KeyExtractor, KeyForm, RequestView};
 /// values longer than 8 KiB share one bucket. For secrets there is [`ApiKey`](crate::key::ApiKey).
 ///
 /// # When not to use it
-/// For headers that clients may set themselves: a client that sends another value has another bucket. Use
-/// it for headers that a proxy of yours sets and overwrites.
+/// For headers that clients may set themselves: a client that sends another value gets another bucket. Use
+/// it for headers that your proxy sets and overwrites.
 #[derive(Clone, Debug)]
 pub struct HeaderKey(HeaderName);
 

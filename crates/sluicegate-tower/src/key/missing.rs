@@ -16,23 +16,23 @@ use crate::key::text::unreadable;
 pub struct MissingKey {
     reason: Cow<'static, str>,
     reject: Option<StatusCode>,
-    /// Whether no request could have this key, because the server is wired up wrongly.
+    /// Whether no request could have this key, because the server is set up wrongly.
     is_mistake: bool,
 }
 
 impl MissingKey {
-    /// `reason` names the key that was looked for. It may reach the client, so it must not repeat input from the client.
+    /// `reason` names the missing key. It may reach the client, so it must not repeat input from the client.
     pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
         Self { reason: reason.into(), reject: None, is_mistake: false }
     }
 
-    /// A key that no request could have, because the server is wired up wrongly. `reason` tells how to fix it.
+    /// A key that no request could have, because the server is set up wrongly. `reason` says how to fix it.
     pub(crate) fn mistake(reason: &'static str) -> Self {
         Self { is_mistake: true, ..Self::new(reason) }
     }
 
-    /// Refuses the request with this status, whatever its limit does with requests whose key is merely
-    /// missing. An extractor behind an `or` is not asked.
+    /// Refuses the request with this status, whatever the limit's treatment of a merely
+    /// missing key. The second extractor of an `or` is not asked.
     #[must_use]
     pub fn rejecting(mut self, status: StatusCode) -> Self {
         self.reject = Some(status);
@@ -44,12 +44,12 @@ impl MissingKey {
         self.reject
     }
 
-    /// The key that was looked for.
+    /// The missing key.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// Whether the key is not merely absent: the request must be refused, or the server is wired up wrongly.
+    /// Whether the key is not merely absent: the request must be refused, or the server is set up wrongly.
     pub(super) fn is_grave(&self) -> bool {
         self.reject.is_some() || self.is_mistake
     }
@@ -59,7 +59,7 @@ impl MissingKey {
         self.is_mistake
     }
 
-    /// The reason as clients see it: details of how the server is built are for its developers only.
+    /// The reason as clients see it: details of the server's setup are for its developers only.
     pub(crate) fn told(&self, is_debug_build: bool) -> &str {
         if self.is_mistake && !is_debug_build {
             "this server does not know who is asking"
@@ -77,17 +77,17 @@ impl fmt::Display for MissingKey {
 
 impl std::error::Error for MissingKey {}
 
-/// The treatment of a request whose key is missing. Written as `share`, `skip`, or the status of the refusal, such as `401`.
+/// The treatment of a request without a key. Written as `share`, `skip`, or the status of the refusal, such as `401`.
 ///
 /// | | the request | take it when |
 /// |---|---|---|
-/// | [`Share`](Self::Share) | counts, together with all others without a key | few requests lack a key, and they are to be bounded |
-/// | [`Reject`](Self::Reject) | is refused | every honest client has a key |
+/// | [`Share`](Self::Share) | counts, together with all others without a key | few requests lack a key, and these should be limited |
+/// | [`Reject`](Self::Reject) | is refused | every legitimate client has a key |
 /// | [`Skip`](Self::Skip) | passes this limit | another limit counts it |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissingKey {
-    /// All such requests share one bucket. Unless it was chosen, a warning is logged once.
+    /// All such requests share one bucket. Unless it was set explicitly, a warning is logged once.
     Share,
     /// They are refused with this status.
     Reject(StatusCode),
@@ -137,7 +137,7 @@ pub struct WhenMissing {
     logged: Arc<AtomicBool>,
 }
 
-/// The result of looking for a key.
+/// The result of a key lookup.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Keyed {
@@ -156,7 +156,7 @@ impl WhenMissing {
         found.map_or_else(|missing| self.treat(missing, name), Keyed::Key)
     }
 
-    /// The treatment of a request whose key is missing.
+    /// The treatment of a request without a key.
     #[cold]
     pub(crate) fn treat(&self, missing: MissingKey, name: impl FnOnce() -> String) -> Keyed {
         match self.action(&missing, name) {

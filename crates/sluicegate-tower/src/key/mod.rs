@@ -1,17 +1,17 @@
 //! Keys of requests: [`KeyExtractor`], the extractors, and the ways to combine them.
 //!
-//! | the client is known by | extractor | trust |
+//! | the client is identified by | extractor | trust |
 //! |---|---|---|
 //! | its connection | [`PeerIp`] | the kernel |
-//! | its address behind proxies | [`ClientIp`] | the proxies that are named |
-//! | a secret that it shows | `ApiKey`, `Bearer`, `Cookie` (feature `secrets`) | none, until it is verified |
+//! | its address behind proxies | [`ClientIp`] | the named proxies |
+//! | a secret that it sends | `ApiKey`, `Bearer`, `Cookie` (feature `secrets`) | none, until it is verified |
 //! | a signed token | `BearerJwt` (feature `jwt`) | its signature |
-//! | what authentication found | [`key_from_extension`], [`key_fn`] | your own code |
-//! | what it asks for | `Route`, [`RequestMethod`], [`RequestPath`] | none: no key of a client |
+//! | the result of authentication | [`key_from_extension`], [`key_fn`] | your own code |
+//! | the requested resource | `Route`, [`RequestMethod`], [`RequestPath`] | none: no key of a client |
 //! | any header | [`HeaderKey`] | the client or proxy that sets the header |
 //!
 //! Keys combine in three ways: a tuple (a bucket per combination), [`or`](KeyExtractor::or) (the next
-//! one where the first finds nothing), and several limits (each with a bucket of its own, all must
+//! one if the first finds no key), and several limits (each with a bucket of its own, all must
 //! have room).
 //!
 //! ```
@@ -23,7 +23,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // A bucket for each tenant and method; the address has one where no tenant is named.
+//! // A bucket for each tenant and method; requests without a tenant use the address.
 //! let key = (HeaderKey::new("x-tenant")?, RequestMethod).or(PeerIp::new());
 //! let limits = Limits::new(Limit::new(Policy::gcra("api", "1/min").on(&MemoryStore::new())?).key(key));
 //!
@@ -36,13 +36,13 @@
 //! ```
 //!
 //! # When not to use it
-//! A key names a bucket, and does not prove that the client may use it: an extractor is not authentication. If clients choose the
-//! value, as in a header that no proxy sets, each value has a bucket of its own, and the limit limits no client.
+//! A key names a bucket, but does not prove that the client may use it: an extractor is not authentication. If clients choose the
+//! value, for example in a header that no proxy sets, each value has a bucket of its own, and the limit limits no client.
 //!
 //! # When a key is missing
 //! [`OnMissingKey`] sets whether such requests are refused, pass, or share one bucket. In a shared
 //! bucket, one unknown client can shut out the others, so prefer a status if every
-//! honest client has a key.
+//! legitimate client has a key.
 
 pub(crate) mod extraction;
 mod extractor;

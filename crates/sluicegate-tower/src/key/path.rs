@@ -3,7 +3,7 @@
 use crate::key::text::{bounded, decode_except};
 use crate::key::{Extraction, KeyExtractor, RequestView};
 
-/// One bucket per path, for services without a router that names its routes. Where there is one, use `Route`.
+/// One bucket per path, for services without a router that names its routes. If there is one, use `Route`.
 ///
 /// A server may accept many spellings of one path, and each spelling that is not recognised here would have a bucket of its
 /// own. So a path is put into a normal form first:
@@ -12,11 +12,11 @@ use crate::key::{Extraction, KeyExtractor, RequestView};
 /// |---|---|
 /// | `//login`, `/./login`, `/a/../login` | `/login`: empty and dot segments are resolved |
 /// | `/%6cogin`, `/%7Eada` | `/login`, `/~ada`: unreserved characters are decoded |
-/// | `/a%2fb` | `/a%2Fb`: an encoded slash stays one, with its digits in upper case |
+/// | `/a%2fb` | `/a%2Fb`: an encoded slash stays encoded, with its digits in upper case |
 /// | `/login;x=1` | `/login`: parameters of segments are cut off |
 /// | `/login/` | `/login`, unless [`keep_trailing_slash`](Self::keep_trailing_slash) |
 /// | `/LOGIN` | `/LOGIN`, unless [`lowercase`](Self::lowercase) |
-/// | `/login?x`, `http://host/login` | `/login`: query, scheme and host are no part of it |
+/// | `/login?x`, `http://host/login` | `/login`: query, scheme and host are not part of it |
 ///
 /// Clients choose paths, and so can have any number of buckets: combine it with a limit by a key that they cannot choose. A path may
 /// hold a token, for example in a link that resets a password, so it counts as a [secret](crate::key::KeyKind::Secret).
@@ -52,7 +52,7 @@ impl RequestPath {
         self
     }
 
-    /// Tells `/login/` from `/login`, for servers that do so. Default: they are the same.
+    /// Distinguishes `/login/` from `/login`, for servers that do so. Default: they are equal.
     #[must_use]
     pub const fn keep_trailing_slash(mut self) -> Self {
         self.keep_trailing_slash = true;
@@ -66,7 +66,7 @@ impl RequestPath {
         for segment in path.split('/') {
             let begin = normal.len();
             normal.push(b'/');
-            // A `%` that begins no escape must not seem to when the text after it is decoded.
+            // A `%` that begins no escape must not seem to begin one after the following text is decoded.
             let segment = segment.split(';').next().unwrap_or_default();
             decode_except(segment, &mut normal, b"%25", |byte| !is_unreserved(byte));
             match &normal[begin + 1..] {

@@ -1,4 +1,4 @@
-//! Keys by what a request is for: [`Route`] and [`RequestMethod`].
+//! Keys by the target of a request: [`Route`] and [`RequestMethod`].
 
 use http::Method;
 
@@ -9,7 +9,7 @@ use crate::key::{Extraction, KeyExtractor, KeyKind, RequestView};
 /// Prefer it to keys by path, because a route has only one spelling: `//login`, `/%6cogin` and `/LOGIN` match the
 /// route or none. Requests without a route, which get 404, have no key.
 ///
-/// The router sets the route, so the limit has to be on the router or on a route, not around the router.
+/// The router sets the route, so put the limit on the router or on a route, not around the router.
 ///
 /// ```
 /// use sluicegate_tower::PeerIp;
@@ -44,7 +44,7 @@ impl KeyExtractor for Route {
 /// One bucket per method. `HEAD` counts as `GET`, because it costs as much; all methods that HTTP does not define
 /// count as one.
 ///
-/// Alone it has one bucket for all clients; combine it: `(PeerIp::new(), RequestMethod)`.
+/// Alone, all clients share its buckets; combine it: `(PeerIp::new(), RequestMethod)`.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::exhaustive_structs, reason = "there is nothing to set")]
 pub struct RequestMethod;

@@ -1,7 +1,7 @@
 //! Text that clients and operators write: bounded, decoded, checked.
 //!
-//! Cutting text off could make two texts one key. So text that is too long is not cut off, but
-//! shares one bucket with all other text that is too long.
+//! Cutting text off could make two texts one key. So overlong text is not cut off, but
+//! shares one bucket with all other overlong text.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ pub(crate) fn config_error(problem: impl Into<Cow<'static, str>>) -> ConfigError
     ConfigError::new(ConfigErrorKind::Layer, problem)
 }
 
-/// A text of a configuration that is none of the texts that it could be.
+/// The error for an invalid text in a configuration.
 pub(crate) fn unreadable(text: &str, problem: &str) -> ConfigError {
     let problem = format!("{} {problem}", shown(text));
     ConfigError::new(ConfigErrorKind::Unreadable, problem).at(0..text.len())
@@ -44,7 +44,7 @@ pub(crate) fn shown(text: &str) -> String {
     format!("{:?}", text.chars().take(64).collect::<String>())
 }
 
-/// Decodes the `%` escapes of a text, except for those of the bytes to be kept. A `%` that begins no escape becomes `lone`.
+/// Decodes the `%` escapes of a text, except escapes of bytes to be kept. A `%` that begins no escape becomes `lone`.
 pub(crate) fn decode_except(text: &str, into: &mut Vec<u8>, lone: &[u8], kept: impl Fn(u8) -> bool) {
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {

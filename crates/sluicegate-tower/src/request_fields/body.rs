@@ -1,4 +1,4 @@
-//! Bodies of requests of which the beginning was read: [`ReadBody`].
+//! Bodies of requests with a beginning that was read: [`ReadBody`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,9 +13,9 @@ use crate::frames::{as_bytes, longer_by};
 type Framed<E> = Result<Frame<Bytes>, E>;
 
 /// The body of a request behind a [`RequestFieldsLayer`](crate::request_fields::RequestFieldsLayer): first the frames that the layer has
-/// read, then the others as they come. Data of another type than [`Bytes`] is copied.
+/// read, then the other frames. Data of any other type than [`Bytes`] is copied.
 pub struct ReadBody<B: Body> {
-    /// Frames that were read, and are to be passed on.
+    /// Frames that were read and have to be passed on.
     ahead: VecDeque<Framed<B::Error>>,
     body: B,
     has_ended: bool,
@@ -33,7 +33,7 @@ impl<B: Body> ReadBody<B> {
 }
 
 impl<B: Body + Unpin> ReadBody<B> {
-    /// Reads a frame of data ahead; `None` if no more comes.
+    /// Reads a frame of data ahead; `None` at the end.
     pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Option<&[u8]>> {
         let frame = ready!(self.poll_inner(cx));
         self.has_ended = frame.is_none();
@@ -73,7 +73,7 @@ impl<B: Body + Unpin> Body for ReadBody<B> {
     }
 }
 
-/// Nothing in it is pinned but the body.
+/// Only the body is pinned.
 impl<B: Body + Unpin> Unpin for ReadBody<B> {}
 
 impl<B: Body> fmt::Debug for ReadBody<B> {

@@ -11,16 +11,16 @@ use crate::request_fields::RequestFields;
 /// [`RequestFieldsLayer`](crate::request_fields::RequestFieldsLayer) around the limits that reads this field.
 ///
 /// # When not to use it
-/// Alone, against clients: each of them may write another value, and has another bucket then. Use it in a tuple with the key of the
-/// client, where the values are few or verified, or with a limit for all of them.
+/// Alone against clients: each client may write another value, and then has another bucket. Use it in a tuple with the key of the
+/// client, if the values are few or verified, or with a limit for all values.
 #[derive(Clone, Debug)]
 pub struct FieldKey(String);
 
 impl FieldKey {
-    /// The field with this name; names within each other are separated by dots.
+    /// The field with this name; nested names are separated by dots.
     ///
     /// # Errors
-    /// When `field` cannot be the path of one.
+    /// When `field` is not a valid path.
     pub fn new(field: &str) -> Result<Self, ConfigError> {
         FieldPath::parse(field).map(|path| Self(path.to_string()))
     }

@@ -20,15 +20,15 @@ use crate::json::{FieldPath, JsonScanner};
 use crate::request_fields::{ReadBody, RequestFields};
 use crate::settle::tap::is_encoded;
 
-/// The most frames that are read of a request, so that small ones take no more memory than their bytes.
+/// The most frames that are read of a request, which bounds the memory for small frames.
 const MOST_FRAMES: usize = 1024;
 
-/// Reads fields of a request's JSON before the request goes on, for limits behind this layer: see
-/// [the module](crate::request_fields). The service behind it gets a [`ReadBody`], with all that was sent.
+/// Reads fields of a request's JSON before the request continues, for limits inside this layer: see
+/// [the module](crate::request_fields). The inner service gets a [`ReadBody`] with the whole body.
 ///
 /// A request waits until its JSON object has ended, until its body is longer than the [bound](Self::at_most), or for
 /// [a time](Self::within) at most; fields that were not found then are missing. A body that is compressed, or that does not begin as a JSON
-/// object, is not waited for, and neither is one that comes while [as many](Self::at_once) are being read as may be.
+/// object, is not waited for, nor is a body that arrives while the [most](Self::at_once) are being read.
 #[derive(Clone)]
 pub struct RequestFieldsLayer(Arc<FieldReader>);
 
@@ -42,10 +42,10 @@ struct FieldReader {
 }
 
 impl RequestFieldsLayer {
-    /// Reads these fields; names within each other are separated by dots.
+    /// Reads these fields; nested names are separated by dots.
     ///
     /// # Errors
-    /// When a field cannot be the path of one.
+    /// When a field is not a valid path.
     pub fn new<F: AsRef<str>>(fields: impl IntoIterator<Item = F>) -> Result<Self, ConfigError> {
         Ok(Self(Arc::new(FieldReader {
             fields: Arc::new(ArcSwap::from_pointee(paths(fields)?)),
@@ -55,19 +55,19 @@ impl RequestFieldsLayer {
         })))
     }
 
-    /// Sets the most bytes of a body that are read before the request goes on. Default: 256 KiB.
+    /// Sets the most bytes of a body that are read before the request continues. Default: 256 KiB.
     #[must_use]
     pub fn at_most(self, bytes: usize) -> Self {
         self.with(|shared| shared.at_most = bytes)
     }
 
-    /// Sets how long a body is read at most before the request goes on. Default: 5 s.
+    /// Sets the longest time that a body is read before the request continues. Default: 5 s.
     #[must_use]
     pub fn within(self, longest: Duration) -> Self {
         self.with(|shared| shared.within = longest)
     }
 
-    /// Sets how many bodies are read at once, in all services of this layer together, which bounds the memory that they take: others go on
+    /// Sets how many bodies are read at once, in all services of this layer together, which bounds their memory: others continue
     /// unread. Default: 1,000.
     #[must_use]
     pub fn at_once(self, requests: usize) -> Self {

@@ -1,8 +1,8 @@
-//! Fields of a request's JSON, for limits that need them before the request goes on: its model, the most tokens that it may cost.
+//! Fields of a request's JSON, for limits that need them before the request continues, such as its model or its most tokens.
 //!
 //! A [`RequestFieldsLayer`] around the limits reads the body up to a bound, finds some fields, and passes the body on unchanged. Limits
-//! behind it find them as [`RequestFields`]: a [`FieldKey`] makes a key of one, [`Reserve::json`](crate::settle::Reserve::json) a
-//! reservation, and conditions look at them.
+//! inside it get them as [`RequestFields`]: a [`FieldKey`] makes a key of a field, [`Reserve::json`](crate::settle::Reserve::json) a
+//! reservation, and conditions read them.
 //!
 //! ```
 //! use std::convert::Infallible;
@@ -34,9 +34,9 @@
 //! ```
 //!
 //! # When not to use it
-//! - Where a header says the same: it needs no body.
-//! - As proof of anything: clients write what they like into a body. A client that names a field twice, once behind the bound, has it
-//!   counted by the first; so put a limit for all models beside those for each.
+//! - If a header has the same value: it needs no body.
+//! - As proof of anything: clients write any value into a body. If a client repeats a field, once beyond the bound, it is
+//!   counted by the first; so put a limit for all models beside the limits for each.
 
 mod body;
 mod key;

@@ -10,7 +10,7 @@ use crate::key::text::config_error;
 /// The longest text that is read: longer than any address with brackets, zone and port.
 const MAX_LENGTH: usize = 100;
 
-/// The rule by which addresses count as one.
+/// The rule that groups addresses.
 ///
 /// An IPv4 address counts whole. An IPv6 client owns a network and can use any address of it, so
 /// its prefix counts, /64 unless set otherwise.
@@ -43,7 +43,7 @@ impl Grouping {
         }
     }
 
-    /// The form in which operators write an address: any address of a network means the network.
+    /// The form in which operators write an address: any address of a network stands for the network.
     pub(super) fn form(self) -> KeyForm {
         KeyForm::new("address", "an address", move |text, _| Some(self.key(read(text.as_bytes())?)))
     }
@@ -69,8 +69,8 @@ fn embedded(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Reads what proxies write: `IPv4`, `IPv4:port`, `IPv6`, `[IPv6]` and `[IPv6]:port`, the latter three with a zone or
-/// without. An unspecified address counts as none.
+/// Reads what proxies write: `IPv4`, `IPv4:port`, `IPv6`, `[IPv6]` and `[IPv6]:port`, the last three with or
+/// without a zone. An unspecified address counts as missing.
 pub(super) fn read(text: &[u8]) -> Option<IpAddr> {
     if text.len() > MAX_LENGTH {
         return None;
@@ -94,7 +94,7 @@ pub(super) fn read(text: &[u8]) -> Option<IpAddr> {
     (!ip.is_unspecified()).then_some(ip)
 }
 
-/// Cuts off the zone, which has a meaning only on the machine that wrote it.
+/// Cuts off the zone, which is meaningful only on the machine that wrote it.
 fn without_zone(text: &str) -> Option<&str> {
     match text.split_once('%') {
         Some((_, "")) => None,

@@ -1,4 +1,4 @@
-//! The client's address behind proxies that the operator named: [`ClientIp`].
+//! The client's address behind named proxies: [`ClientIp`].
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use super::walk::{Proxies, WalkEnd, single, walk};
 use crate::key::text::{config_error, header_name};
 use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
 
-/// One bucket per client address, behind proxies that are named.
+/// One bucket per client address, behind named proxies.
 ///
-/// Each proxy appends the address that connected to it to `X-Forwarded-For`, behind any text of the client. So
+/// Each proxy appends the address that connected to it to `X-Forwarded-For`, after any text of the client. So
 /// the list is read from the right, all its lines together, over the addresses of named proxies, to the first other
 /// address. Elements to the left of it may be made up by the client, and are never read. A request whose peer is not
 /// a named proxy counts for the peer, whatever its headers say.
@@ -49,7 +49,7 @@ use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, Request
 ///     request.header("x-forwarded-for", "6.6.6.6, 198.51.100.7, 10.1.2.3").body(())
 /// };
 /// assert_eq!(client_ip.address(&request("10.0.0.9:443".parse()?)?), Some("198.51.100.7".parse()?));
-/// // A peer that is none of the proxies is the client, whatever it sends.
+/// // A peer that is not a proxy is the client, whatever it sends.
 /// assert_eq!(client_ip.address(&request("203.0.113.5:50000".parse()?)?), Some("203.0.113.5".parse()?));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -86,7 +86,7 @@ enum Syntax {
     Single,
 }
 
-/// The treatment of a request whose forwarded header, sent by a trusted proxy, cannot be read.
+/// The treatment of a request with an unreadable forwarded header from a trusted proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMalformed {
@@ -99,11 +99,11 @@ pub enum OnMalformed {
 impl ClientIp {
     /// Clients behind proxies in these networks, as `X-Forwarded-For` names them.
     ///
-    /// Give one network or several, as text or anything that prints as a network or an address. Name the proxies and nothing
-    /// else: a peer in one of these networks is trusted about the client in front of it.
+    /// Give one network or several, as text or anything that prints as a network or an address. Name only the
+    /// proxies: a peer in one of these networks is trusted to name its client.
     ///
     /// # Errors
-    /// For something that is not a network; for none at all; and for one that holds all addresses, which would let each
+    /// For a value that is not a network, for an empty list, and for a network of all addresses, which would let each
     /// client choose its address: see [`insecure_behind_anyone`](Self::insecure_behind_anyone).
     pub fn behind<const IS_LIST: bool>(proxies: impl IntoNetworks<IS_LIST>) -> Result<Self, ConfigError> {
         let networks = Networks::new(proxies)?;
@@ -121,7 +121,7 @@ impl ClientIp {
 
     /// Clients behind `proxies` proxies with unknown addresses: the `proxies`-th element from the right.
     ///
-    /// Use it only for servers that cannot be reached past the proxies. A request with fewer elements counts for the peer.
+    /// Use it only for servers that cannot be reached without the proxies. A request with fewer elements counts for the peer.
     ///
     /// # Errors
     /// For 0 proxies, and for more than 32.
@@ -132,7 +132,7 @@ impl ClientIp {
         Err(config_error(format!("{proxies} proxies in front: use 1 to 32, or PeerIp where there are none")))
     }
 
-    /// Trusts every peer, also over a Unix socket, and every address in the list.
+    /// Trusts every peer, including peers over a Unix socket, and every address in the list.
     ///
     /// With [`header`](Self::header), it is for servers that can only be reached through a proxy that overwrites the header. With a
     /// list, the leftmost element counts, which clients choose: each client can then have any number of buckets.
@@ -161,10 +161,10 @@ impl ClientIp {
 
     /// Reads a header with a single address instead of `X-Forwarded-For`, such as `cf-connecting-ip` or `x-real-ip`.
     ///
-    /// The proxy has to overwrite what clients send in it. If it is there twice, it counts as malformed.
+    /// The proxy has to overwrite values from clients. A repeated header counts as malformed.
     ///
     /// # Errors
-    /// When `name` cannot be the name of a header, or is one of those that hold a list.
+    /// When `name` cannot be the name of a header, or is a header that holds a list.
     pub fn header(mut self, name: &str) -> Result<Self, ConfigError> {
         let name = header_name(name)?;
         if name == X_FORWARDED_FOR || name == FORWARDED {
@@ -177,7 +177,7 @@ impl ClientIp {
         Ok(self)
     }
 
-    /// Says how to treat an unreadable header of a trusted proxy. Default: [`OnMalformed::UseHop`].
+    /// Sets the treatment of an unreadable header of a trusted proxy. Default: [`OnMalformed::UseHop`].
     ///
     /// A missing header is never refused: the proxies' own health checks have none.
     #[must_use]
@@ -186,7 +186,7 @@ impl ClientIp {
         self
     }
 
-    /// Sets the number of bits of an IPv6 address that tell clients apart: 1 to 128. Default: 64.
+    /// Sets the number of bits of an IPv6 address that identify a client: 1 to 128. Default: 64.
     ///
     /// # Errors
     /// For a prefix of 0, which would put all clients into one bucket, or above 128.
@@ -195,7 +195,7 @@ impl ClientIp {
         Ok(self)
     }
 
-    /// Counts an address in `64:ff9b::/96` as the IPv4 address inside it. Default: it counts by prefix, as all others.
+    /// Counts an address in `64:ff9b::/96` as the IPv4 address inside it. Default: it counts by prefix, like all others.
     #[must_use]
     pub fn nat64(mut self) -> Self {
         self.grouping = self.grouping.nat64();
@@ -205,8 +205,8 @@ impl ClientIp {
     /// The client's address in canonical form, whole: for handlers, logs and lists.
     ///
     /// `None` if the peer is unknown, or if the request is refused for its header. With [`OnMalformed::UseHop`] it is the
-    /// proxy's address if the header does not lead to a client; [`within`](Self::within) and [`outside`](Self::outside) tell
-    /// the two apart.
+    /// proxy's address if the header does not lead to a client; [`within`](Self::within) and [`outside`](Self::outside) distinguish
+    /// the two.
     pub fn address<'a>(&self, request: impl Into<RequestView<'a>>) -> Option<IpAddr> {
         let end = self.find(request.into());
         let ip = end.ip.filter(|_| self.refusal(&end).is_none());
@@ -221,7 +221,7 @@ impl ClientIp {
     }
 
     /// Adds a listener for faults of this extractor and its clones. It gets each as an
-    /// [`Event::ForwardedFault`](sluicegate_core::store::Event::ForwardedFault), because an extractor is on no store.
+    /// [`Event::ForwardedFault`](sluicegate_core::store::Event::ForwardedFault), because an extractor has no store.
     pub fn listen(&self, listener: Arc<dyn Listener>) {
         self.faults.listeners.add(listener);
     }
@@ -245,7 +245,7 @@ impl ClientIp {
         }
     }
 
-    /// The reason to refuse the request, if there is one.
+    /// The reason to refuse the request, if any.
     fn refusal(&self, end: &WalkEnd) -> Option<&'static str> {
         let reject = self.on_malformed == OnMalformed::Reject;
         end.fault.filter(|fault| reject && is_malformed(*fault)).map(describe)

@@ -5,20 +5,20 @@ use http::header::{HeaderValue, ValueIter};
 /// The most elements that are read; no chain of proxies is longer.
 const MAX_ELEMENTS: usize = 32;
 
-/// Room for 32 elements with ports, brackets and parameters, and to spare.
+/// Room for 32 elements with ports, brackets and parameters, with a margin.
 const MAX_BYTES: usize = 2 * 1024;
 
 /// The elements of all lines of a header, the last one first.
 ///
-/// The order is from the right: a proxy appends its elements behind those that the client sent, so text of a client cannot
-/// change how the proxies' elements are read.
+/// The order is from the right: a proxy appends its elements after the client's elements, so text of a client cannot
+/// change the reading of the proxies' elements.
 ///
 /// At most 32 elements and 2 KiB are read, so that a header of megabytes costs no more than
 /// a header of one line.
 #[derive(Debug)]
 pub(super) struct FromTheRight<'a> {
     lines: ValueIter<'a, HeaderValue>,
-    /// The rest of a line.
+    /// The unread rest of a line.
     line: Option<&'a [u8]>,
     last_comma: fn(&[u8]) -> Option<usize>,
     elements: usize,
@@ -94,7 +94,7 @@ mod tests {
         let values = headers.get_all("x").iter();
         let elements = if quoted { FromTheRight::quoted(values) } else { FromTheRight::plain(values) };
         let text = |element: &[u8]| String::from_utf8(element.to_vec()).unwrap();
-        // One more than allowed, because an iterator that ran over its bounds would not end.
+        // One more than allowed, because an iterator beyond its bounds would not end.
         elements.map(|element| element.map(text)).take(MAX_ELEMENTS + 1).collect()
     }
 

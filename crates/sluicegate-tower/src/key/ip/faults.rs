@@ -6,7 +6,7 @@ use sluicegate_core::store::{Event, ForwardedFault, Listeners};
 
 use super::peer::Looks;
 
-/// Whether the header is there and wrong. A missing header does not count: a health check by the proxy itself has none.
+/// Whether the header is present but wrong. A missing header does not count: a health check by the proxy itself has none.
 pub(super) fn is_malformed(fault: ForwardedFault) -> bool {
     fault != ForwardedFault::Missing
 }
@@ -28,7 +28,7 @@ pub(super) fn describe(fault: ForwardedFault) -> &'static str {
 pub(super) struct Faults {
     counts: [AtomicU64; ForwardedFault::ALL.len()],
     pub(super) listeners: Listeners,
-    /// The looks at requests of peers that are not named proxies.
+    /// The remaining checks of requests from peers that are not named proxies.
     pub(super) strangers: Looks,
 }
 
@@ -38,13 +38,13 @@ pub(super) struct Faults {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ForwardedFaults {
-    /// The header was not there, or had fewer elements than there are proxies. The proxy may not be set up to send it.
+    /// The header was missing, or had fewer elements than there are proxies. The proxy may not be configured to send it.
     pub missing: u64,
     /// An element was not an address: empty, `unknown`, hidden, or garbage.
     pub unreadable: u64,
     /// More than 32 elements or 2 KiB would have had to be read.
     pub too_long: u64,
-    /// A header that has a single value was there more than once.
+    /// A header with a single value was repeated.
     pub repeated: u64,
 }
 

@@ -1,13 +1,13 @@
 //! An element of `Forwarded` (RFC 7239, section 4).
 //!
-//! The parser is strict: an element that is not exactly as the RFC says names no client, since two readers could
-//! read it in two ways.
+//! The parser is strict: an element that violates the RFC names no client, because two readers could
+//! read it differently.
 
 use std::net::IpAddr;
 
 use super::address;
 
-/// The address that an element is for; `None` if it has none, hides it, or is not written as the RFC says.
+/// The address that an element is for; `None` if it has none, hides it, or violates the RFC.
 pub(super) fn read(element: &[u8]) -> Option<IpAddr> {
     let mut rest = element.trim_ascii();
     let mut node = None;
@@ -35,7 +35,7 @@ pub(super) fn read(element: &[u8]) -> Option<IpAddr> {
 /// A name and its value.
 type ForwardedPair<'a> = (&'a [u8], &'a [u8]);
 
-/// The pair at the beginning, if there is one there, and what comes after it.
+/// The pair at the beginning, if any, and the text after it.
 fn pair(text: &[u8]) -> Option<(Option<ForwardedPair<'_>>, &[u8])> {
     let (name, after) = token(text);
     if name.is_empty() {
@@ -49,7 +49,7 @@ fn pair(text: &[u8]) -> Option<(Option<ForwardedPair<'_>>, &[u8])> {
     (!value.is_empty()).then_some((Some((name, value)), after.trim_ascii_start()))
 }
 
-/// The longest token (RFC 9110, section 5.6.2) at the beginning, and what comes after it.
+/// The longest token (RFC 9110, section 5.6.2) at the beginning, and the text after it.
 fn token(text: &[u8]) -> (&[u8], &[u8]) {
     let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
     text.split_at(text.iter().position(|byte| !is_token(byte)).unwrap_or(text.len()))

@@ -1,4 +1,4 @@
-//! Lists of networks as predicates, to exempt clients or to keep them out.
+//! Lists of networks as predicates, to exempt or refuse clients.
 
 use std::net::IpAddr;
 
@@ -12,8 +12,8 @@ impl ClientIp {
     /// Whether a request's client is in one of these networks; false if its address is unknown.
     ///
     /// An address is unknown if no peer is known, and if the header of a trusted proxy has a
-    /// [fault](crate::key::ForwardedFaults): it is missing, unreadable, too long, or there twice. The proxy's address is then the
-    /// key, but it is on no list: [`outside`](Self::outside) does not hold for it either.
+    /// [fault](crate::key::ForwardedFaults): it is missing, unreadable, too long, or repeated. The proxy's address is then the
+    /// key, but it is on no list: [`outside`](Self::outside) is false for it, too.
     ///
     /// ```
     /// use sluicegate_tower::ClientIp;
@@ -33,10 +33,10 @@ impl ClientIp {
         move |request| this.certain(request).is_some_and(|ip| networks.contains(ip))
     }
 
-    /// Whether a request's client is in none of these networks; false if its address is unknown, as
-    /// [`within`](Self::within) says.
+    /// Whether a request's client is in none of these networks; false if its address is unknown, as for
+    /// [`within`](Self::within).
     ///
-    /// To keep out or limit requests of unknown origin as well, write `!within(request)`:
+    /// To refuse or limit requests of unknown origin as well, write `!within(request)`:
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -57,7 +57,7 @@ impl ClientIp {
         move |request| this.certain(request).is_some_and(|ip| !networks.contains(ip))
     }
 
-    /// The client's address; `None` if it is unknown and a proxy's address stands in for it.
+    /// The client's address; `None` if it is unknown and replaced by a proxy's address.
     fn certain(&self, request: RequestView<'_>) -> Option<IpAddr> {
         let WalkEnd { ip, fault } = self.find(request);
         ip.filter(|_| fault.is_none()).map(|ip| self.grouping.address(ip))

@@ -1,4 +1,4 @@
-//! Addresses as keys: the peer's, and the client's behind proxies that the operator named.
+//! Addresses as keys: the peer's, and the client's behind named proxies.
 
 mod address;
 mod client;

@@ -9,7 +9,7 @@ use sluicegate_core::ConfigError;
 use crate::key::text::{config_error, shown};
 
 /// A network or a list of networks, for [`Networks::new`] and [`ClientIp::behind`](crate::ClientIp::behind): text, or anything else that
-/// prints as a network or an address. The compiler finds out whether it `IS_LIST`.
+/// prints as a network or an address. The compiler infers whether it `IS_LIST`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a network nor a list of networks",
     label = "write \"10.0.0.0/8\", an `IpAddr`, or a list of these"
@@ -31,7 +31,7 @@ impl<I: IntoIterator<Item: fmt::Display>> IntoNetworks<true> for I {
     }
 }
 
-/// A set of networks, for lists of clients that are exempt or kept out.
+/// A set of networks, for lists of exempt or refused clients.
 ///
 /// They are written as text, or as anything that prints as a network or an address: `10.0.0.0/8`, `2001:db8::/32`, and
 /// `192.0.2.1` for a single address. An IPv4-mapped IPv6 address counts as its IPv4 address, in the list and in a
@@ -64,7 +64,7 @@ impl Networks {
     /// logged.
     ///
     /// # Errors
-    /// For the first that is neither a network nor an address.
+    /// For the first text that is neither a network nor an address.
     pub fn new<const IS_LIST: bool>(networks: impl IntoNetworks<IS_LIST>) -> Result<Self, ConfigError> {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for network in networks.into_texts() {
@@ -92,7 +92,7 @@ impl Networks {
         self.v4.is_empty() && self.v6.is_empty()
     }
 
-    /// The network that holds all addresses of a family, if there is one: `0.0.0.0/0` or `::/0`.
+    /// The network with all addresses of a family, if there is one: `0.0.0.0/0` or `::/0`.
     ///
     /// ```
     /// use sluicegate_tower::key::Networks;
@@ -118,7 +118,7 @@ impl fmt::Debug for Networks {
     }
 }
 
-/// Only the last network that begins at or before the address can hold it.
+/// Only the last network that begins at or before the address can include it.
 #[inline]
 fn holds<A: Copy + Ord>(networks: &[(A, A)], ip: A) -> bool {
     let after = networks.partition_point(|&(first, _)| first <= ip);

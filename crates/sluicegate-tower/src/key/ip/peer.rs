@@ -1,4 +1,4 @@
-//! The other end of the connection: [`PeerAddr`] and [`PeerIp`], and one warning if that end is probably a proxy.
+//! The other end of the connection: [`PeerAddr`] and [`PeerIp`], and one warning if the peer is probably a proxy.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,12 +18,12 @@ pub struct PeerAddr(pub SocketAddr);
 
 /// One bucket per peer address: the other end of the connection, whatever headers say.
 ///
-/// Behind a proxy, that is the proxy: see [`ClientIp`](crate::ClientIp). IPv6 clients own whole networks, so their addresses
+/// Behind a proxy, it is the proxy: see [`ClientIp`](crate::ClientIp). IPv6 clients own whole networks, so their addresses
 /// count by prefix, /64 unless set otherwise; an IPv4-mapped address counts as its IPv4 address.
 ///
 /// The address comes from [`PeerAddr`] or, with the feature `axum`, from axum's `ConnectInfo<SocketAddr>` or a test's
 /// `MockConnectInfo<SocketAddr>`, or else from a bare `SocketAddr` in the extensions, which some servers add.
-/// If there is none, the server does not tell who connects: see
+/// Without any of these, the server does not pass on the peer: see
 /// [`on_missing_key`](crate::Limit::on_missing_key).
 ///
 /// A warning is logged once per process if `X-Forwarded-For` or `Forwarded` is in one of the first 1,000 requests.
@@ -38,7 +38,7 @@ impl PeerIp {
         Self { grouping: Grouping::DEFAULT }
     }
 
-    /// Sets the number of bits of an IPv6 address that tell clients apart: 1 to 128. Default: 64.
+    /// Sets the number of bits of an IPv6 address that identify a client: 1 to 128. Default: 64.
     ///
     /// # Errors
     /// For a prefix of 0, which would put all clients into one bucket, or above 128.
@@ -46,7 +46,7 @@ impl PeerIp {
         Ok(Self { grouping: self.grouping.ipv6_prefix(bits)? })
     }
 
-    /// Counts an address in `64:ff9b::/96` as the IPv4 address inside it. Default: it counts by prefix, as all others.
+    /// Counts an address in `64:ff9b::/96` as the IPv4 address inside it. Default: it counts by prefix, like all others.
     ///
     /// Use it for servers that IPv4 clients reach through a NAT64 gateway; otherwise these clients would share one bucket.
     #[must_use]
@@ -89,7 +89,7 @@ impl KeyExtractor for PeerIp {
 
 pub(super) const NO_PEER: &str = "no peer address: serve with into_make_service_with_connect_info::<SocketAddr>(), or put a PeerAddr into the request's extensions, or choose OnMissingKey::Share";
 
-/// The peer's address, if the server tells it; an unspecified address counts as unknown.
+/// The peer's address, if the server passes it on; an unspecified address counts as unknown.
 #[inline]
 pub(super) fn peer(request: RequestView<'_>) -> Option<IpAddr> {
     fn known(address: &SocketAddr) -> Option<IpAddr> {
@@ -114,11 +114,11 @@ pub(super) fn peer(request: RequestView<'_>) -> Option<IpAddr> {
 
 pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The number of requests that are looked at. A proxy in front shows in the first request; looking at every request would
-/// cost time for nothing.
+/// The number of requests that are checked. A proxy in front shows in the first request; checking every request would
+/// only cost time.
 const LOOKS: u32 = 1_000;
 
-/// The remaining looks; 0 once a header was found.
+/// The remaining checks; 0 once a header was found.
 #[derive(Debug)]
 pub(super) struct Looks(AtomicU32);
 
@@ -135,7 +135,7 @@ impl Looks {
     /// Whether one of these headers has arrived for the first time.
     #[inline]
     fn find(&self, headers: &HeaderMap, names: &[&HeaderName]) -> bool {
-        // Relaxed, here and below: it is a count and guards nothing else.
+        // Relaxed, here and below: it is a count that guards no other data.
         self.0.load(Ordering::Relaxed) > 0 && self.look(headers, names)
     }
 

@@ -1,6 +1,6 @@
 //! Walks from the proxy that connected to the client behind it.
 //!
-//! The walk goes from right to left, as long as the element is a trusted proxy. The first other element
+//! The walk goes from right to left, while the element is a trusted proxy. The first other element
 //! is the client, and nothing to the left of it is read. Garbage ends the walk at once: skipping it would
 //! lead to text that the client wrote.
 
@@ -32,7 +32,7 @@ impl Proxies {
         }
     }
 
-    /// Whether the element at this place from the right is a proxy, so that the element before it is trusted.
+    /// Whether the element at this index from the right is a proxy, so that the element before it is trusted.
     fn include(&self, place: usize, ip: IpAddr) -> bool {
         match self {
             Self::Named(networks) => networks.contains(ip),
@@ -86,7 +86,7 @@ pub(super) fn walk(
     }
 }
 
-/// The address in a header that the proxy sets, and that has one value.
+/// The address in a header with one value that the proxy sets.
 pub(super) fn single(peer: Option<IpAddr>, mut lines: ValueIter<'_, HeaderValue>) -> WalkEnd {
     match (lines.next(), lines.next()) {
         (None, _) => WalkEnd::stopped(peer, Fault::Missing),

@@ -10,10 +10,10 @@ use crate::key::text::header_name;
 use crate::key::{Extraction, KeyExtractor, KeyForm, MissingKey, RequestView};
 
 /// One bucket per API key in a header. The key is not verified: a client that invents keys gets a fresh bucket for each, so add a
-/// limit by address, as below, or accept known keys only, by [`verified_by`](KeyExtractor::verified_by).
+/// limit by address, as below, or accept only known keys, with [`verified_by`](KeyExtractor::verified_by).
 ///
-/// Keys are compared byte by byte and kept as a digest only. A blank value counts as missing; keys longer than 8 KiB share one bucket;
-/// a request with two different keys is refused with 400, because it is unknown which one the application reads.
+/// Keys are compared byte by byte and kept only as a digest. A blank value counts as missing; keys longer than 8 KiB share one bucket;
+/// a request with two different keys is refused with 400, because the application may read either of them.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -46,7 +46,7 @@ impl ApiKey {
         self.digest.key(api_key.as_ref())
     }
 
-    /// Whether a request shows one of these API keys.
+    /// Whether a request sends one of these API keys.
     ///
     /// ```
     /// use sluicegate_tower::key::ApiKey;

@@ -8,13 +8,13 @@ use sluicegate_core::Key;
 use super::digest::{Digest, TOKEN, one_of, only};
 use crate::key::{Extraction, KeyExtractor, KeyForm, MissingKey, RequestView};
 
-/// One bucket per bearer token in `Authorization` (RFC 6750), whatever is in it.
+/// One bucket per bearer token in `Authorization` (RFC 6750), whatever its content.
 ///
 /// The scheme's name may be in any case. Other schemes, and tokens with invalid syntax, count as missing. For the rest, see
 /// [`ApiKey`](super::ApiKey): tokens are not verified here, and a client with a new token gets a new bucket.
 ///
 /// # When not to use it
-/// For JSON Web Tokens, which are issued anew every few minutes: `BearerJwt` (feature `jwt`) counts
+/// For JSON Web Tokens, which are reissued every few minutes: `BearerJwt` (feature `jwt`) counts
 /// by their subject.
 #[derive(Clone)]
 pub struct Bearer {
@@ -32,7 +32,7 @@ impl Bearer {
         self.digest.key(token.as_ref())
     }
 
-    /// Whether a request shows one of these tokens.
+    /// Whether a request sends one of these tokens.
     pub fn one_of(
         &self,
         tokens: impl IntoIterator<Item = impl AsRef<[u8]>>,

@@ -14,13 +14,13 @@ use crate::key::{Extraction, KeyExtractor, KeyForm, MissingKey, RequestView};
 /// The most cookies that are read; browsers keep fewer than 200 for a site.
 const MAX_COOKIES: usize = 512;
 
-/// One bucket per value of a cookie, such as a session's.
+/// One bucket per value of a cookie, such as a session cookie.
 ///
-/// A value has one bucket, however it is spelled: frameworks read `s%31` and `"s1"` as `s1`, and names likewise. An empty
+/// A value has one bucket, whatever its spelling: frameworks read `s%31` and `"s1"` as `s1`, and names likewise. An empty
 /// value counts as missing. A request with two different values is refused with 400, because some frameworks read the first
 /// one and axum's the last: see [`first_of_several`](Self::first_of_several). A request with more than 512 cookies is
-/// refused with 400 as well, so that reading them stays cheap. For the rest, see [`ApiKey`](super::ApiKey): a client that throws cookies away gets a new bucket
-/// with each new session.
+/// refused with 400 as well, so that reading them stays cheap. For the rest, see [`ApiKey`](super::ApiKey): a client that discards cookies
+/// gets a new bucket with each new session.
 #[derive(Clone)]
 pub struct Cookie {
     name: Box<str>,
@@ -44,7 +44,7 @@ impl Cookie {
     }
 
     /// Uses the first of several different values instead of refusing the request. It is only for applications that read the
-    /// first as well: otherwise a client gets a new bucket with each value that it puts in front of its session's.
+    /// first value, too: otherwise a client gets a new bucket with each value that it puts before its session value.
     #[must_use]
     pub fn first_of_several(mut self) -> Self {
         self.takes_first = true;
@@ -56,7 +56,7 @@ impl Cookie {
         self.digest.key(&plain(value.as_ref()))
     }
 
-    /// Whether a request shows one of these values of the cookie.
+    /// Whether a request sends one of these values of the cookie.
     pub fn one_of(
         &self,
         values: impl IntoIterator<Item = impl AsRef<[u8]>>,
@@ -89,7 +89,7 @@ impl Cookie {
         }
     }
 
-    /// The plain value of a cookie, if it is ours.
+    /// The plain value of a cookie, if it has this name.
     fn value<'a>(&self, cookie: &'a [u8]) -> Option<Cow<'a, [u8]>> {
         let (name, value) = cookie.split_at(cookie.iter().position(|&byte| byte == b'=')?);
         let is_ours = *decoded(name.trim_ascii()) == *self.name.as_bytes();
@@ -116,7 +116,7 @@ impl KeyExtractor for Cookie {
     }
 }
 
-/// A value in canonical spelling. Quotes are taken off here, once for each value: unquoting a value of many quotes for
+/// A value in canonical spelling. Quotes are removed here, once for each value: unquoting a value of many quotes for
 /// each comparison took seconds.
 fn plain(value: &[u8]) -> Cow<'_, [u8]> {
     match decoded(value) {
@@ -125,8 +125,8 @@ fn plain(value: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Text with all percent-encoding removed, also repeated encoding. It is unknown whether the application decodes, and a
-/// client that does not know a secret cannot spell it either way.
+/// Text with all percent-encoding removed, including repeated encoding. The application may or may not decode, and a
+/// client that does not know a secret cannot spell it in either form.
 fn decoded(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'%') {
         return Cow::Borrowed(text);

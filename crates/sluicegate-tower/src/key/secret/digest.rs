@@ -1,4 +1,4 @@
-//! Keys that are digests of secrets, and requests that show a secret.
+//! Keys that are digests of secrets, and requests with a secret.
 
 use std::collections::HashSet;
 
@@ -41,9 +41,9 @@ impl Digest {
     }
 }
 
-/// The value of a header that must not be there with two different values; `None` if it is blank.
+/// The value of a header that must not have two different values; `None` if it is blank.
 ///
-/// The next reader of such a request may choose the other value, so one client would have two buckets, or spend from
+/// Another reader of such a request may choose the other value, so one client would have two buckets, or spend from
 /// another client's.
 pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a [u8]>, MissingKey> {
     let mut lines = headers.get_all(name).iter().map(|line| line.as_bytes().trim_ascii());
@@ -55,7 +55,7 @@ pub(super) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Opti
     Ok(Some(first).filter(|value| !value.is_empty()))
 }
 
-/// Whether a request shows one of these secrets, by its key.
+/// Whether a request sends one of these secrets, by its key.
 pub(super) fn one_of(
     find: impl Fn(RequestView<'_>) -> Result<Key, MissingKey> + Clone + Send + Sync + 'static,
     keys: HashSet<Key>,

@@ -21,16 +21,16 @@ const MIN_SECRET: usize = 32;
 
 const MAX_LEEWAY: Duration = Duration::from_secs(3_600);
 
-/// One bucket per subject of a bearer token that is a JSON Web Token, if it is verified.
+/// One bucket per subject of a bearer token that is a JSON Web Token, if the token is verified.
 ///
 /// Verifies the signature, the algorithm (taken from the key, never from the token), a mandatory expiry, the time before which the
-/// token is not valid, and the issuer and audience that are set here. A token with an audience is good only where that audience is
-/// set. A token that fails counts as missing, so that an `.or(..)` can stand in: an unverified claim is never a key. Subjects of
+/// token is not valid, and the issuer and audience that are set here. A token with an audience is valid only if that audience is
+/// set. An invalid token counts as missing, so that an `.or(..)` can take its place: an unverified claim is never a key. Subjects of
 /// different issuers are different, and only a digest of them is kept.
 ///
-/// Verifying takes microseconds with HS256 and up to a millisecond with the others, also for made-up tokens. So put a limit by
+/// Verifying takes microseconds with HS256 and up to a millisecond with the others, also for invalid tokens. So put a limit by
 /// address in front, in a layer of its own, and let the limit with this key reject requests without a key: their units stay
-/// spent in the outer layer. A refusal for lack of units gives the units back, and so bounds nothing.
+/// spent in the outer layer. A refusal for lack of units gives the units back, so it would not limit verification.
 ///
 /// For keys that change, combine several extractors: `BearerJwt::rs256(new)?.or(BearerJwt::rs256(old)?)`.
 ///
@@ -42,7 +42,7 @@ const MAX_LEEWAY: Duration = Duration::from_secs(3_600);
 /// use sluicegate_tower::{KeyExtractor, PeerIp};
 /// use sluicegate_tower::key::{ApiKey, BearerJwt};
 ///
-/// // The user, else the API key, else the address.
+/// // The user, or else the API key, or else the address.
 /// let key = BearerJwt::hs256(b"a secret of 32 bytes, or of more")?
 ///     .issuer("https://login.example.com")
 ///     .audience("shop")
@@ -99,7 +99,7 @@ impl BearerJwt {
         Ok(Self { key, validation, claim: "sub".into(), digest: Digest::of("jwt", "sub") })
     }
 
-    /// Accepts tokens for this audience only, or for one of several if it is called again. Default: only tokens without an audience.
+    /// Accepts only tokens for this audience, or for one of several if it is called again. Default: only tokens without an audience.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.validation.aud.get_or_insert_default().insert(audience.into());
@@ -108,7 +108,7 @@ impl BearerJwt {
         self
     }
 
-    /// Accepts tokens from this issuer only, or from one of several if it is called again. Default: any issuer that has the key.
+    /// Accepts only tokens from this issuer, or from one of several if it is called again. Default: any issuer that has the key.
     #[must_use]
     pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
         self.validation.iss.get_or_insert_default().insert(issuer.into());
@@ -116,7 +116,7 @@ impl BearerJwt {
         self
     }
 
-    /// Sets how far the issuer's clock may be off from ours, in whole seconds. Default: 60 s.
+    /// Sets the allowed difference of the issuer's clock, in whole seconds. Default: 60 s.
     ///
     /// # Errors
     /// For more than an hour.
@@ -128,7 +128,7 @@ impl BearerJwt {
         Ok(self)
     }
 
-    /// Sets the claim that makes the key, which must be text. Default: `sub`.
+    /// Sets the claim used as the key, which must be text. Default: `sub`.
     #[must_use]
     pub fn claim(mut self, name: &str) -> Self {
         self.claim = name.into();
@@ -144,7 +144,7 @@ impl BearerJwt {
     /// The claims of the request's token, if it is verified: for plans and roles.
     ///
     /// # Errors
-    /// When there is no token, or it is not valid. A request with two different tokens is to be refused with 400.
+    /// When there is no token, or it is not valid. Refuse a request with two different tokens with 400.
     pub fn verify<'a>(&self, request: impl Into<RequestView<'a>>) -> Result<Claims, MissingKey> {
         let token = bearer::token(request.into())?;
         if token.len() > MAX_TOKEN {
@@ -189,7 +189,7 @@ impl KeyExtractor for BearerJwt {
 }
 
 fn key_of(digest: &Digest, issuer: &str, subject: &str) -> Key {
-    // The length in front makes different pairs encode differently.
+    // The length prefix makes different pairs encode differently.
     let length = (issuer.len() as u64).to_le_bytes();
     digest.key(&[&length, issuer.as_bytes(), subject.as_bytes()].concat())
 }

@@ -1,7 +1,7 @@
-//! Secrets that clients show: keys are digests, never the secrets themselves.
+//! Secrets that clients send: keys are digests, never the secrets themselves.
 //!
 //! A digest is keyed by the kind of the secret and its name, so that the same text in a cookie and
-//! in a header are two keys, and 128 bits long, so that no store, log or memory dump reveals a secret.
+//! in a header makes two keys. It is 128 bits long, and no store, log or memory dump reveals a secret.
 //! A request with two different values is refused: the application might read the other
 //! one.
 
