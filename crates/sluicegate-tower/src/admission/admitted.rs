@@ -1,4 +1,4 @@
-//! A request that is let through: [`Admitted`].
+//! An admitted request: [`Admitted`].
 
 use http::{Extensions, Response};
 use http_body::Body;
@@ -9,10 +9,10 @@ use crate::respond::decided::Decided;
 use crate::settle::SettlingBody;
 use crate::trace::{RequestTrace, TraceFields};
 
-/// [`Limits`](crate::limits::Limits) have decided that a request is let through.
+/// [`Limits`](crate::limits::Limits) have admitted a request.
 ///
 /// Dropping it gives nothing back. A caller that answers the request itself passes the request's extensions to
-/// [`enter`](Self::enter) and the response to [`leave`](Self::leave), as the layer does; other callers have nothing more to do.
+/// [`enter`](Self::enter) and the response to [`leave`](Self::leave), as the layer does; other callers do not need these.
 #[derive(Debug)]
 #[must_use = "a response shows where the client stands, and may give back what the request has spent"]
 pub struct Admitted(Option<Box<Marked>>);
@@ -24,13 +24,13 @@ impl Admitted {
         Self(marked)
     }
 
-    /// A request that no limit has counted.
+    /// An uncounted request.
     pub(super) fn uncounted(limits: &Limits) -> Self {
-        // It has a meter too, so that handlers need not care.
+        // It has a meter too, so that handlers do not have to distinguish.
         Self(limits.settings().meters.then(|| Marked::bare(&limits.made)))
     }
 
-    /// This request, with the fields for its span if there are any.
+    /// This request, with the fields for its span, if any.
     pub(super) fn traced(self, limits: &Limits, fields: Option<TraceFields>) -> Self {
         let Some(fields) = fields else { return self };
         let mut marked = self.0.unwrap_or_else(|| Marked::bare(&limits.made));
@@ -53,12 +53,12 @@ impl Admitted {
         }
     }
 
-    /// The decision, if an enforced limit was asked, and if the limits show or need it later.
+    /// The decision, if an enforced limit was asked, and if the limits show it or need it later.
     pub fn decided(&self) -> Option<&Decided> {
         self.0.as_ref()?.decided.as_ref()
     }
 
-    /// Puts the decision into the extensions of the request, for handlers, and tells layers further in that their decision is
+    /// Puts the decision into the extensions of the request, for handlers, and notes for inner layers that their decision is
     /// read from the response.
     pub fn enter(&mut self, extensions: &mut Extensions) {
         if let Some(marked) = &mut self.0 {
@@ -68,7 +68,7 @@ impl Admitted {
 
     /// Gives back the units that limits give back for this response, and writes the state of the client's quotas into it.
     ///
-    /// Limits that [settle](crate::Limit::settle) do so by its header fields alone; see [`leave_settling`](Self::leave_settling).
+    /// Limits that [settle](crate::Limit::settle) do so only by its header fields; see [`leave_settling`](Self::leave_settling).
     pub fn leave<B>(self, response: Response<B>) -> Response<B> {
         match self.0 {
             Some(marked) => marked.leave(response, false).0,
@@ -76,8 +76,8 @@ impl Admitted {
         }
     }
 
-    /// As [`leave`](Self::leave), with a body that is read as it passes, for limits that [settle](crate::Limit::settle) by it, and that keeps to
-    /// its [bandwidth](crate::bandwidth).
+    /// As [`leave`](Self::leave), with a body that is read as it passes, for limits that [settle](crate::Limit::settle) by it, and that is
+    /// limited to its [bandwidth](crate::bandwidth).
     pub fn leave_settling<B: Body>(self, response: Response<B>) -> Response<SettlingBody<B>> {
         match self.0 {
             Some(marked) => {

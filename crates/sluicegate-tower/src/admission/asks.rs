@@ -13,7 +13,7 @@ use crate::limits::finding::RequestAsk;
 use crate::limits::plan::LimitPlan;
 use crate::respond::decided::Decided;
 
-/// The limiters that a request was found to be subject to.
+/// The limiters that apply to a request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestAsks(SmallVec<[RequestAsk; 1]>);
 
@@ -40,7 +40,7 @@ impl RequestAsks {
         self.0.iter().map(|asked| asked.limiter(plan))
     }
 
-    /// Checks that the limiters can be decided together: which limits meet may depend on the request.
+    /// Checks that the limiters can be decided together: the combination of limits may depend on the request.
     ///
     /// # Errors
     /// When a policy is asked twice, or when there are too many quotas.
@@ -57,7 +57,7 @@ impl RequestAsks {
         )
     }
 
-    /// The turn of a delayed request, if it comes soon enough for all policies that wait; otherwise the decision.
+    /// The turn of a delayed request, if the turn comes soon enough for all policies that wait; otherwise the decision.
     #[expect(clippy::result_large_err, reason = "the decision is handed back, not reported")]
     pub(crate) fn turn(&self, plan: &LimitPlan, decision: Decision) -> Result<Turn, Decision> {
         let waits =
@@ -89,7 +89,7 @@ impl RequestAsks {
         Decided::new(decision, self.policies(made))
     }
 
-    /// Gives back the spends of the asks for whose places `is_given_back` is true, and returns the new state of the keys if the
+    /// Gives back the spends of the asks with indices for which `is_given_back` is true, and returns the new state of the keys if the
     /// store answers at once.
     pub(crate) fn give_back(
         &self,
@@ -110,7 +110,7 @@ impl RequestAsks {
                 None => refund(0),
             }
         });
-        // The store starts at once; its answer need not be awaited.
+        // The store starts at once; its answer is not awaited.
         let decision = change_all(changes).now().ok()?.ok()?;
         Some(self.label(made, decision))
     }

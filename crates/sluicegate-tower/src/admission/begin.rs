@@ -1,6 +1,6 @@
 //! Starts the decision on a request.
 //!
-//! Fast path: one limit applies, its key is at hand and its store in memory, as for almost every request. It decides without
+//! Fast path: one limit applies, its key is at hand and its store is in memory, as for almost every request. It decides without
 //! allocating. All other requests continue in `way`.
 
 use sluicegate_core::Decision;
@@ -20,7 +20,7 @@ use crate::limits::walk::{Walk, WalkStep};
 use crate::trace;
 
 impl Limits {
-    /// Decides by these limits: the end if the request need not wait, or else the wait.
+    /// Decides by these limits: returns the end if the request does not have to wait, otherwise the wait.
     #[inline]
     pub(super) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Begun {
         let routes = self.made.settings.routes;
@@ -32,7 +32,7 @@ impl Limits {
         begun
     }
 
-    /// Tells the store and the span of a request that has begun.
+    /// Reports a request that has begun to the store and the span.
     #[cold]
     fn tell_of(&self, request: RequestView<'_>, begun: &mut Begun, timed: Option<Timed>) {
         match begun {
@@ -73,7 +73,7 @@ impl Limits {
         }
     }
 
-    /// Asks the only limiter that is asked, and goes on with its answer.
+    /// Asks the only limiter, and continues with its answer.
     #[inline]
     fn decide_one(&self, ask: RequestAsk, place: &mut Place) -> Begun {
         let marks = self.made.marks;

@@ -1,4 +1,4 @@
-//! The limits of bandwidth that a request has met: [`BodyHolds`].
+//! The bandwidth limits of a request: [`BodyHolds`].
 
 use http::Extensions;
 
@@ -6,7 +6,7 @@ use crate::admission::set::{BuiltLimits, Limits};
 use crate::admission::shadow::Shadows;
 use crate::bandwidth::{Direction, Paced, Pacer, UploadSlot};
 
-/// Limits that hold bodies, each with its place.
+/// Limits that delay bodies, each with its index.
 #[derive(Debug)]
 pub(super) struct BodyHolds {
     limits: Vec<(usize, Paced)>,
@@ -22,13 +22,13 @@ impl BodyHolds {
         self.limits.push((limit, paced));
     }
 
-    /// The limits that hold the bodies of this direction.
+    /// The limits that delay bodies of this direction.
     fn pacer(&self, made: &BuiltLimits, which: fn(Direction) -> bool) -> Option<Pacer> {
         let limits = self.limits.iter().filter(|(limit, _)| is_for(made, *limit, which));
         Pacer::new(limits.map(|(_, paced)| paced.clone()), self.shadows.clone())
     }
 
-    /// Holds the body of the request with these extensions.
+    /// Delays the body of the request with these extensions.
     pub(super) fn hold_upload(&self, made: &BuiltLimits, extensions: &Extensions) {
         let Some(pacer) = self.pacer(made, Direction::is_up) else { return };
         match extensions.get::<UploadSlot>() {
@@ -37,7 +37,7 @@ impl BodyHolds {
         }
     }
 
-    /// The limits that hold the body of the response, which can be held if `reads_body`.
+    /// The limits that delay the body of the response, which is possible if `reads_body`.
     pub(super) fn of_download(&self, made: &BuiltLimits, reads_body: bool) -> Option<Pacer> {
         let pacer = self.pacer(made, Direction::is_down)?;
         if !reads_body {

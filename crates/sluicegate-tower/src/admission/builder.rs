@@ -19,15 +19,15 @@ use crate::respond::headers::{HeaderFields, LegacyReset};
 use crate::respond::spread;
 
 /// Collects limits and settings: for [`Limits`], or for a [`RateLimitLayer`](crate::RateLimitLayer), where `R` makes the
-/// responses to requests that are refused.
+/// responses to refused requests.
 ///
 /// | setting | default | see |
 /// |---|---|---|
 /// | more limits | none | [`and`](Self::and) |
 /// | requests that pass, or are refused, without a limit | none | [`exempt`](Self::exempt), [`exempt_async`](Self::exempt_async), [`deny`](Self::deny), [`deny_with`](Self::deny_with) |
 /// | header fields | both families, seconds from now | [`headers`](Self::headers), [`legacy_reset`](Self::legacy_reset), [`expose_headers`](Self::expose_headers) |
-/// | the wait that a refused client is told | the true one | [`spread_retry_after`](Self::spread_retry_after), [`retry_after_also_in`](Self::retry_after_also_in) |
-/// | how many wait, and how long for a look-up | 10,000; 5 s | [`longest_queue`](Self::longest_queue), [`longest_lookup`](Self::longest_lookup) |
+/// | the wait sent to a refused client | the true wait | [`spread_retry_after`](Self::spread_retry_after), [`retry_after_also_in`](Self::retry_after_also_in) |
+/// | the most waiting requests, and the longest lookup | 10,000; 5 s | [`longest_queue`](Self::longest_queue), [`longest_lookup`](Self::longest_lookup) |
 /// | costs that are known later | no meter | [`meter`](Self::meter) |
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct LimitsBuilder<R = ()> {
@@ -38,7 +38,7 @@ pub struct LimitsBuilder<R = ()> {
 }
 
 impl Limits {
-    /// Begins several limits, or other settings.
+    /// Starts building several limits, or other settings.
     pub fn builder(limit: impl IntoGroup) -> LimitsBuilder {
         LimitsBuilder::new(limit.into_group(), ())
     }
@@ -49,7 +49,7 @@ impl LimitsBuilder {
     ///
     /// # Errors
     /// When the limits are on different stores; and among limits that apply to every request, when two have the same policy,
-    /// or when they have more than 16 quotas in all, where a limit with tiers counts with its largest tier. If
+    /// or when they have more than 16 quotas in all, a limit with tiers counts with its largest tier. If
     /// limits conflict only for some requests, such a request is refused with 500, and the error is logged.
     pub fn build(self) -> Result<Limits, ConfigError> {
         Ok(self.finish()?.0)
@@ -91,7 +91,7 @@ impl<R> LimitsBuilder<R> {
     /// let api = Policy::gcra("api", "100/min").on(&store)?;
     /// assert!(RateLimitLayer::builder(api.clone()).and(Policy::gcra("hourly", "1000/h").on(&store)?).build().is_ok());
     ///
-    /// // Limits that cannot be decided together are found here, and not by a request.
+    /// // Limits that cannot be decided together are found here, not by a request.
     /// let elsewhere = Policy::gcra("hourly", "1000/h").on(&MemoryStore::new())?;
     /// let error = RateLimitLayer::builder(api).and(elsewhere).build().unwrap_err();
     /// assert!(error.to_string().contains("on different stores"), "{error}");
@@ -103,7 +103,7 @@ impl<R> LimitsBuilder<R> {
     }
 
     /// Exempts requests for which `holds` is true from all limits; their responses carry no rate limit fields. With several such
-    /// conditions, one that holds is enough.
+    /// conditions, one is enough.
     ///
     /// ```
     /// use http::Method;
@@ -161,10 +161,10 @@ impl<R> LimitsBuilder<R> {
 
     /// Refuses requests for which `holds` is true with 403, without asking any limit. An exempt request is not refused.
     ///
-    /// A [`path_in`](crate::limits::path_in) errs towards denying here.
+    /// A [`path_in`](crate::limits::path_in) errs on the side of denial here.
     ///
-    /// Use it for a few known nuisances. It is not a firewall: denied requests have passed the
-    /// server's parser already.
+    /// Use it for a few known offenders. It is not a firewall: denied requests have passed the
+    /// server's parser.
     pub fn deny(self, holds: impl Fn(RequestView<'_>) -> bool + Send + Sync + 'static) -> Self {
         self.deny_with(move |request| holds(request).then_some(StatusCode::FORBIDDEN))
     }
@@ -211,11 +211,11 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// Tells refused clients to come back up to this much later than they have to, at random and in whole seconds, so that clients
+    /// Adds a random time up to this, in whole seconds, to the wait of refused clients, so that clients
     /// that were refused together do not come back together. `Retry-After` and the body carry the longer wait, which is
     /// never shorter than the true one; `t` of the field `RateLimit` stays the true one. Default: nothing is added.
     ///
-    /// Where layers stack, it applies to refusals of this layer.
+    /// With nested layers, it applies to refusals of this layer.
     pub fn spread_retry_after(mut self, longest: Duration) -> Self {
         self.settings.spread = Some(spread::up_to(longest));
         self
@@ -239,7 +239,7 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// Repeats the number of `Retry-After` in another field, for clients that expect it there: `x-ratelimit-retry-after`, or
+    /// Repeats the number of `Retry-After` in another field, for clients that read it there: `x-ratelimit-retry-after`, or
     /// tower_governor's `x-ratelimit-after`. Default: it is not repeated.
     ///
     /// ```
@@ -267,14 +267,14 @@ impl<R> LimitsBuilder<R> {
     /// be looked up, and for their turn. A request that comes when this many wait is refused with 503 at once, and its units
     /// are given back. Default: 10,000.
     ///
-    /// A waiting request keeps its head, its body and its connection, but not the readiness of the service inside: that
+    /// A waiting request keeps its head, its body and its connection, but not the readiness of the inner service, which
     /// is polled once the turn has come, and until it is ready the request keeps its place.
     ///
     /// # Clients that have left
     /// A server drops the request of a client that has left, and its place is free. Over HTTP/1, hyper does not notice
     /// that a client has left while bytes of a next request are unread: a client that pipelines two requests and hangs
     /// up keeps one place for each of its connections until the turn has come. So bound the places that one client
-    /// takes, with an `InFlightLayer` of a few permits around this layer and with the longest
+    /// takes with an `InFlightLayer` of a few permits around this layer and with the longest
     /// wait of the policy, or put a proxy in front that does not pipeline. Over HTTP/2, a stream that is reset is noticed
     /// at once.
     pub fn longest_queue(mut self, requests: usize) -> Self {
@@ -284,14 +284,14 @@ impl<R> LimitsBuilder<R> {
 
     /// Sets how long a request may wait for each key, tier and exemption that has to be looked up, as with
     /// [`Extraction::pending`](crate::key::Extraction::pending) and [`Limit::tiered_async`](crate::Limit::tiered_async). After
-    /// that it is refused with 503 and has spent nothing; if its policy is in shadow, the request goes on without the policy.
+    /// that it is refused with 503 and has spent nothing; if its policy is in shadow, the request continues without the policy.
     /// Default: 5 s.
     pub fn longest_lookup(mut self, longest: Duration) -> Self {
         self.waits.longest_lookup = longest;
         self
     }
 
-    /// Puts a [`Meter`](crate::Meter) into the extensions of requests that are let through, for handlers that learn a
+    /// Puts a [`Meter`](crate::Meter) into the extensions of admitted requests, for handlers that learn a
     /// request's cost while they serve it. Default: there is no meter.
     ///
     /// It switches [refunds](sluicegate_core::policy::PolicyBuilder::refunds) on for all policies
@@ -302,9 +302,9 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// Tells the store the route of an axum router for each request that the layer decides on: an
-    /// [`Observed`](https://docs.rs/sluicegate/latest/sluicegate/observed/struct.Observed.html) one counts them as
-    /// `rate_limit_route_requests_total{route, result}`, and how long their decisions took as `rate_limit_route_duration_seconds{route}`,
+    /// Reports the axum route of each decided request to the store: an
+    /// [`Observed`](https://docs.rs/sluicegate/latest/sluicegate/observed/struct.Observed.html) store counts them as
+    /// `rate_limit_route_requests_total{route, result}`, and the time of their decisions as `rate_limit_route_duration_seconds{route}`,
     /// for which the clock is read twice. The route is the pattern, such as `/users/{id}`, and never the path;
     /// requests without a route count as `none`. The layer has to be on the router or on a route, not around the router.
     /// Default: routes are not counted.
@@ -316,7 +316,7 @@ impl<R> LimitsBuilder<R> {
     }
 
     /// Keeps the decision out of the extensions of requests and responses, which saves allocations. Handlers then do not see
-    /// the decision. A layer around this one does not see it either: it takes the fields for those of the service, and
+    /// the decision. A layer around this one does not see it either: it takes the fields for the service's own, and
     /// keeps its units spent when this layer refuses.
     pub fn without_extensions(mut self) -> Self {
         self.settings.extensions = false;

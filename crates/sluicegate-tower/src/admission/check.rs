@@ -1,7 +1,7 @@
 //! Whether limits can be decided together.
 //!
-//! Checks as much as is known when the layer is made, so that a mistake stops the program at its
-//! start. Which limits meet may depend on the request, and so the rest is checked per request; the
+//! Checks all data that is known when the layer is made, so that a mistake stops the program at its
+//! start. The combination of limits may depend on the request, so the rest is checked per request; the
 //! two checks are the same functions.
 
 use std::slice;
@@ -29,14 +29,14 @@ pub(super) fn before_requests(group: &Group) -> Result<(), ConfigError> {
             other.title(),
         ));
     }
-    // Bodies keep to limits of bandwidth one after the other, and two directions may share a policy.
+    // Bodies pass bandwidth limits one after the other, and two directions may share a policy.
     let certain = || group.certain().filter(|limit| limit.bandwidth.is_none());
     distinct(certain().map(|limit| limit.source.known()))?;
     let most = |limit: &Limit| limit.source.known().iter().map(quotas).max();
     few_quotas("layer", certain().filter_map(most).sum())
 }
 
-/// Logs a warning if all keys can be made up by clients, which then choose their buckets themselves.
+/// Logs a warning if clients can invent all keys, and so choose their own buckets.
 pub(super) fn warn_of_invented_keys(group: &Group) {
     let mut limits = group.limits().filter(|limit| !limit.is_off()).peekable();
     let Some(policy) = limits.peek().map(|limit| limit.title()) else { return };
@@ -48,7 +48,7 @@ pub(super) fn warn_of_invented_keys(group: &Group) {
     }
 }
 
-/// Checks the limiters of one request, because the limits that meet may depend on the request.
+/// Checks the limiters of one request, because the combination of limits may depend on the request.
 pub(super) fn of_request<'a>(
     limiters: impl Iterator<Item = &'a RateLimiter> + Clone,
 ) -> Result<(), ConfigError> {
@@ -56,7 +56,7 @@ pub(super) fn of_request<'a>(
     few_quotas("request", limiters.map(quotas).sum())
 }
 
-/// Checks that no policy is in two limits. Each item has the limiters of one limit, of which a request asks one.
+/// Checks that no policy is in two limits. Each item has the limiters of one limit; a request asks one of them.
 fn distinct<'a>(limits: impl Iterator<Item = &'a [RateLimiter]>) -> Result<(), ConfigError> {
     let mut earlier = SmallVec::<[&[RateLimiter]; 4]>::new();
     for limiters in limits {

@@ -12,12 +12,12 @@ use crate::admission::way::{HeldRequest, RequestEnd};
 use crate::guard::Place;
 use crate::key::RequestView;
 
-/// A future that tells whether a request is let through. It is ready at once if nothing has to be looked up, the store is in
-/// memory, and the request need not wait for a turn.
+/// A future that resolves to whether a request is admitted. It is ready at once if nothing has to be looked up, the store is in
+/// memory, and the request does not have to wait for a turn.
 ///
 /// # Cancel safety
 /// As that of the layer's [`ResponseFuture`](crate::guard::ResponseFuture): dropped while it waits for its turn, the
-/// turn is given back; dropped before the store has answered, it may have spent or not.
+/// turn is given back; dropped before the store has answered, it may or may not have spent.
 ///
 /// # Panics
 /// When polled again after it was ready, and when it has to wait for a key, a tier or a turn outside of a tokio runtime
@@ -32,13 +32,13 @@ pub struct Admission<'a> {
 }
 
 impl Limits {
-    /// Decides on a request, and spends if it is let through: without the service and without the body.
+    /// Decides on a request, and spends if it is admitted, without the service and the body.
     ///
     /// # Errors
-    /// When it is not let through.
+    /// When the request is refused.
     ///
-    /// Use it in code that has a request and no service: a handler that decides about a part of its work,
-    /// a server that is not Tower's, a test. The caller answers the requests that are let through, and
+    /// Use it in code that has a request but no service: a handler that decides about a part of its work,
+    /// a server without Tower, a test. The caller answers admitted requests, and
     /// may show the state of the client's quotas:
     ///
     /// ```

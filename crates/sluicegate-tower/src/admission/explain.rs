@@ -1,4 +1,4 @@
-//! Explains the decision that a request would meet: the walk of a request that spends nothing.
+//! Explains the decision on a request by a walk that spends nothing.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -27,9 +27,9 @@ use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 
 impl Limits {
-    /// Says what would be decided on a request, and why: every limit in order, whether it applies and if not why not, its
-    /// policy, key, tier and cost, and where each quota stands. Nothing is spent and no place in the queue is taken;
-    /// keys and tiers are looked up as for a decision, and what is logged once about them may be logged here. Under a policy
+    /// Explains the decision on a request: every limit in order, whether it applies or the reason why not, its
+    /// policy, key, tier and cost, and the status of each quota. It spends nothing and takes no place in the queue;
+    /// keys and tiers are looked up as for a decision, and messages that are logged once may be logged here. Under a policy
     /// that [counts refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected) the wait of a refusal is a
     /// lower bound, because making the request now and being refused would make the wait longer.
     ///
@@ -76,7 +76,7 @@ struct Explaining<'a> {
     limits: &'a Limits,
     explained: Vec<LimitExplained>,
     asks: RequestAsks,
-    /// Whether a limit holds bodies.
+    /// Whether a limit delays bodies.
     holds: bool,
     /// The first reason to refuse the request.
     stop: Option<Stop>,
@@ -126,7 +126,7 @@ impl<'a> Explaining<'a> {
         }
     }
 
-    /// Asks selectors why they leave out limits. The walk then overwrites the text of each limit that it reaches.
+    /// Asks selectors for the reasons why limits do not apply. The walk then overwrites the text of each limit that it reaches.
     fn say_why_not(&mut self, request: RequestView<'_>) {
         for step in &self.limits.plan().steps {
             let What::Select(select, members) = &step.what else { continue };
@@ -139,7 +139,7 @@ impl<'a> Explaining<'a> {
         }
     }
 
-    /// Walks over all limits, also behind one that refuses.
+    /// Walks over all limits, including limits after a refusal.
     async fn walk(&mut self, request: RequestView<'_>) {
         let plan = self.limits.plan();
         let longest_lookup = self.limits.waits().longest_lookup;
@@ -192,7 +192,7 @@ impl<'a> Explaining<'a> {
         self.explained[limit].asks = Err(why);
     }
 
-    /// The ask of a limit, or its hold of bodies, before its quotas are known.
+    /// The ask of a limit, or its delay of bodies, before its quotas are known.
     fn described(&self, ask: &RequestAsk) -> AskExplained {
         let plan = self.limits.plan();
         let Limit { source, settle, bandwidth, .. } = &plan.limits[ask.limit];

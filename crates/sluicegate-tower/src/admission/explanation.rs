@@ -1,4 +1,4 @@
-//! The decision that a request would meet, in numbers and in words: [`Explanation`].
+//! The decision on a request, in numbers and in words: [`Explanation`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use sluicegate_core::{Key, Policy};
 use crate::bandwidth::Direction;
 use crate::settle::Settle;
 
-/// The limits that a request meets, their state, and the decision that would be made: the result of
+/// The limits of a request, their state, and the expected decision: the result of
 /// [`Limits::explain`](crate::limits::Limits::explain).
 ///
-/// `Display` writes one line for what would be decided and one for each limit.
+/// `Display` writes one line for the decision and one for each limit.
 ///
-/// It tells operators why a request is refused: on a status page, in a log, on the command line. It only peeks,
-/// so two explanations say the same if nothing else has happened. Keys that may be secrets are
+/// It shows operators why a request is refused: on a status page, in a log, on the command line. It only peeks,
+/// so two explanations are equal if nothing else has happened. Keys that may be secrets are
 /// shown as digests.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -29,13 +29,13 @@ pub struct Explanation {
     pub limits: Vec<LimitExplained>,
 }
 
-/// The decision that a request would meet.
+/// The expected decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WouldBe {
-    /// It passes all limits by, because it is exempt.
+    /// It skips all limits, because it is exempt.
     Exempt,
-    /// It passes, and no limit that is enforced applies.
+    /// It passes, and no enforced limit applies.
     Unlimited,
     /// It passes uncounted, because the store does not answer.
     Uncounted,
@@ -47,7 +47,7 @@ pub enum WouldBe {
     Refused {
         /// The status of the response.
         status: StatusCode,
-        /// The wait after which it could pass, if one helps. It is a lower bound where a policy
+        /// The wait after which it could pass, if any. It is a lower bound if a policy
         /// [counts refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected): a refusal makes it longer, and an
         /// explanation does not refuse.
         retry_after: Option<Duration>,
@@ -62,7 +62,7 @@ pub enum WouldBe {
 pub struct LimitExplained {
     /// The name of the limit, or of its first policy.
     pub name: String,
-    /// Its ask, or why it asks nothing.
+    /// Its ask, or the reason why it asks nothing.
     pub asks: Result<AskExplained, String>,
 }
 
@@ -74,13 +74,14 @@ pub struct AskExplained {
     pub policy: Arc<Policy>,
     /// The tier that the request is in, if the limit has tiers.
     pub tier: Option<String>,
-    /// The key. Its [kind](Key::kind) says whether operators may see it, and [`shown`](Key::shown) shows as much as they may.
+    /// The key. Its [kind](Key::kind) says whether operators may see it, and [`shown`](Key::shown) shows the permitted part.
     pub key: Key,
     /// The units that the request spends, at first if the limit settles by the response.
     pub cost: u64,
-    /// The place where the response tells the true cost, if the limit [settles](crate::Limit::settle) by it.
+    /// The place of the true cost in the response, if the limit [settles](crate::Limit::settle) by it.
     pub settle: Option<Arc<Settle>>,
-    /// The bodies whose bytes the limit counts, if it is one of [bandwidth](crate::Limit::bandwidth): the request itself spends nothing of it.
+    /// The bodies with bytes that the limit counts, if it is a [bandwidth](crate::Limit::bandwidth) limit: the request itself spends
+    /// nothing.
     pub bandwidth: Option<Direction>,
     /// The status of each quota of the policy; empty if the store does not answer.
     pub quotas: Vec<QuotaStatus>,
@@ -148,7 +149,7 @@ impl fmt::Display for LimitExplained {
     }
 }
 
-/// The time in whole milliseconds, rounded up, because microseconds of a server's clock do not help a reader.
+/// The time in whole milliseconds, rounded up, because microseconds do not help a reader.
 fn shown(time: Duration) -> Duration {
     let millis = time.as_nanos().div_ceil(1_000_000);
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))

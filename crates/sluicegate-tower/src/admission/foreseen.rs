@@ -1,4 +1,4 @@
-//! Derives the decision that would be made from a peek, which does not consider waits.
+//! Derives the expected decision from a peek, which does not consider waits.
 //!
 //! A policy that waits has room as soon as its turn comes in time, and a request departs when the last of its turns has come. A
 //! peek does not see units that other requests hold until they depart, nor turns that were given up.
@@ -19,14 +19,14 @@ use crate::limits::plan::LimitPlan;
 /// The waits from now until one quota would let the cost pass.
 struct Foreseen {
     status: QuotaStatus,
-    /// The wait until the request would go on: until there is room, or longer in a queue.
+    /// The wait until the request would proceed: until there is room, or longer in a queue.
     departs: Duration,
     /// The wait until the same ask would pass, which is shorter if the policy waits.
     turn: Duration,
     is_queue: bool,
 }
 
-/// The decision that would be made on these asks, derived from a peek.
+/// The expected decision on these asks, derived from a peek.
 pub(super) fn foreseen(asks: &RequestAsks, plan: &LimitPlan, looked: &Decision) -> Decision {
     let asked: SmallVec<[&RequestAsk; 4]> = asks.iter().collect();
     let each: SmallVec<[Foreseen; 4]> = looked
@@ -64,7 +64,7 @@ impl Foreseen {
             opens
         };
         let turn = match policy.on_exceeded().longest_wait() {
-            // A full queue lets no request wait outside of it.
+            // A full queue lets no request wait outside it.
             Some(longest) if is_queue => departs.saturating_sub(longest).max(opens),
             Some(longest) => departs.saturating_sub(longest),
             None => opens,

@@ -1,7 +1,7 @@
-//! The refusal that a request would meet in a layer further in, for the wait that a layer around it tells.
+//! The expected refusal of a request by an inner layer, for the wait that an outer layer sends.
 //!
-//! Only as far as that is known at once: no key is waited for, and no store is called over a network, because a flood is refused by the million.
-//! A key that is missing may be put into the request by a layer in between, such as one that authenticates its client.
+//! It uses only data at hand: no key is waited for, and no store is called over a network, because floods cause millions of refusals.
+//! A missing key may be added by a layer in between, such as an authentication layer.
 
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Key, Outcome};
@@ -18,7 +18,7 @@ use crate::limits::walk::{Walk, WalkStep};
 use crate::respond::decided::Decided;
 
 impl Refused {
-    /// This refusal, with the waits of these limits added: a client that waits as long as it is told passes all of them.
+    /// This refusal, with the waits of these limits added: a client that waits for this time passes all of them.
     pub(crate) fn with(
         mut self: Box<Self>,
         further_in: &[LimitsHandle],
@@ -34,7 +34,7 @@ impl Refused {
 }
 
 impl Limits {
-    /// The decision by which these limits would refuse the request, if it could pass later. Spends nothing.
+    /// The decision of these limits to refuse the request, if it could pass later. It spends nothing.
     fn would_refuse(&self, request: RequestView<'_>) -> Option<Decided> {
         let entry =
             self.settings().door.as_ref().map_or(DoorVerdict::ToTheLimits, |door| door.entry(request));

@@ -1,4 +1,4 @@
-//! The limits that a layer has at this moment, or those that a request has kept: [`LimitsHandle`].
+//! The current limits of a layer, or the limits that a request has kept: [`LimitsHandle`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::key::RequestView;
 /// The limits of a layer, to inspect them and to swap them as a whole. Clones refer to the same layer.
 ///
 /// A request keeps the limits that it began with to the end of its response: its turn, refunds and [`Meter`](crate::Meter)
-/// belong to them. Requests that begin after a swap meet the new limits, all of them at once.
+/// belong to them. Requests that begin after a swap use the new limits, all of them at once.
 ///
 /// A policy in both the old and the new limits keeps its buckets, because the store owns them. If only quotas change,
 /// [`replace`](sluicegate_core::RateLimiter::replace) the policy instead; a swap is for another set of limits,
@@ -45,7 +45,7 @@ struct Swapped {
     is_kept: AtomicBool,
 }
 
-/// The limits of one handle that a request keeps until it comes to them.
+/// The limits of one handle that a request keeps until it reaches them.
 #[derive(Clone)]
 pub(crate) struct Kept {
     of: LimitsHandle,
@@ -63,7 +63,7 @@ impl LimitsHandle {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The limits that requests meet now.
+    /// The current limits for requests.
     pub fn current(&self) -> Limits {
         Limits::clone(&self.0.limits.load())
     }
@@ -71,20 +71,20 @@ impl LimitsHandle {
     /// Replaces the limits, and returns the old ones.
     ///
     /// New limits take over the queue's count and the counts of shadow policies.
-    /// [`build`](crate::limits::LimitsBuilder::build) has checked the new limits already, so
+    /// [`build`](crate::limits::LimitsBuilder::build) has already checked the new limits, so
     /// a swap cannot fail.
     pub fn swap(&self, limits: Limits) -> Limits {
         Limits::clone(&self.0.limits.rcu(|before| limits.instead_of(before)))
     }
 
-    /// The result for a request that need not wait, or the wait.
+    /// The result for a request that does not have to wait, or the wait.
     #[inline]
     pub(crate) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Begun {
         let current;
         let limits = match self.kept(request.extensions) {
             Some(kept) => kept,
             None => {
-                // Borrowed for a moment, without a reference count.
+                // Borrowed for a moment, without counting a reference.
                 current = self.0.limits.load();
                 &**current
             }
@@ -92,7 +92,7 @@ impl LimitsHandle {
         limits.begin(request, place)
     }
 
-    /// The limits as they are now, for requests that come to them later.
+    /// The current limits, for requests that reach them later.
     #[cfg_attr(
         not(feature = "in-flight"),
         expect(dead_code, reason = "only limits in flight let requests come later")

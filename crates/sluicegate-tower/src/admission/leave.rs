@@ -1,4 +1,4 @@
-//! What happens to the response of a request that was let through: it gives units back, settles the cost, and shows the quotas.
+//! Handles the response of an admitted request: it gives units back, settles the cost, and shows the quotas.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::respond::refusal::Unserved;
 use crate::settle::tap::{Tap, is_encoded};
 
 impl Marked {
-    /// The response, and what is to read its body and to hold it, if `reads_body`.
+    /// The response, with the reader and the pacer of its body, if `reads_body`.
     pub(crate) fn leave<B>(
         mut self: Box<Self>,
         mut response: Response<B>,
@@ -30,7 +30,7 @@ impl Marked {
         } else if self.made.refunds {
             (response, tap) = self.change_by(response, reads_body);
         }
-        // A connection that goes on by another protocol has no body.
+        // A connection that continues with another protocol has no body.
         let is_over = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let holds = self.holds.as_ref().filter(|_| !is_over);
         let pacer = holds.and_then(|holds| holds.of_download(&self.made, reads_body));
@@ -38,7 +38,7 @@ impl Marked {
         (response, tap, pacer)
     }
 
-    // Cold, as others here, so that the code for most responses is short and stays together.
+    // Cold, like others here, so that the code for most responses is short and stays together.
     #[cold]
     fn give_back_all(&mut self) {
         self.give_back(|_| true);
@@ -63,7 +63,7 @@ impl Marked {
         let costs: SmallVec<[Option<u64>; 4]> =
             (0..limits.len()).map(|index| settles(index)?.cost_in(&head.headers)).collect();
         meter.settle_each(|index| costs[index]);
-        // A connection that goes on by another protocol has no body.
+        // A connection that continues with another protocol has no body.
         let is_over = head.status == StatusCode::SWITCHING_PROTOCOLS;
         let rest = (0..limits.len()).filter(|_| !is_over).filter_map(|index| {
             let settle = settles(index).filter(|settle| costs[index].is_none() && settle.reads_body())?;
@@ -88,7 +88,7 @@ impl Marked {
         (Response::from_parts(head, body), tap)
     }
 
-    /// The limits that the request was checked against, in the order of the meter: those of its asks, and those in shadow.
+    /// The limits that the request was checked against, in the order of the meter: the limits of its asks, and limits in shadow.
     fn limits(&self) -> impl Iterator<Item = usize> {
         let asked = self.asks.iter().map(|asked| asked.limit);
         asked.chain(self.trials.iter().map(|trial| trial.limit))
@@ -108,7 +108,7 @@ impl Marked {
         let BuiltLimits { settings, known, .. } = &*self.made;
         let line = || known.policy_line(&decided.policies);
         write(response.headers_mut(), &settings.style, shown, shown.wait, &line, Already::Theirs);
-        // This allocates, so only where somebody reads it.
+        // This allocates, so it is done only if the decision is read.
         if (self.is_read || !decided.is_allowed())
             && settings.extensions
             && let Some(decided) = self.decided.take()
@@ -117,7 +117,7 @@ impl Marked {
         }
     }
 
-    /// Writes the state of the client's quotas in all layers that have decided, this one and those further in, into the response.
+    /// Writes the state of the client's quotas in all layers that have decided, this one and inner ones, into the response.
     #[cold]
     fn mark_with<B>(&mut self, inner: Decided, response: &mut Response<B>) {
         let Some(decided) = &self.decided else { return };
@@ -126,15 +126,15 @@ impl Marked {
         let shown = Shown::of(&merged);
         let line = || policy_line(&mut shown.quotas().map(|(_, quota)| quota));
         write(response.headers_mut(), &self.made.settings.style, shown, shown.wait, &line, Already::Both);
-        // A refusal by a layer further in is always left in the extensions.
+        // A refusal by an inner layer always stays in the extensions.
         if self.is_read || !merged.is_allowed() {
-            // For layers further out: the joined decision, or the one that was there before.
+            // For outer layers: the joined decision, or the previous one.
             let left = if self.made.settings.extensions { merged } else { inner };
             response.extensions_mut().insert(left);
         }
     }
 
-    /// Gives back the units spent on the [`limits`](Self::limits) for whose places `is_given_back` is true. The decision then has the
+    /// Gives back the units spent on the [`limits`](Self::limits) with indices for which `is_given_back` is true. The decision then has the
     /// new state of the keys, if the store answers at once.
     fn give_back(&mut self, is_given_back: impl Fn(usize) -> bool) {
         let after = match (&self.meter, &mut self.decided) {
@@ -157,8 +157,8 @@ impl Marked {
     }
 }
 
-/// Whether a layer behind this one refused the request. The next one says so in its decision; the others may refuse for a
-/// reason that is in no decision.
+/// Whether an inner layer refused the request. The next one shows it in its decision; the others may refuse for a
+/// reason without a decision.
 fn was_refused(extensions: &Extensions) -> bool {
     extensions.get::<Decided>().is_some_and(|inner| !inner.is_allowed())
         || extensions.get::<Unserved>().is_some()

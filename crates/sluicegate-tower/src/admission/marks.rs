@@ -1,4 +1,4 @@
-//! What a request that is let through keeps until its response: [`Marked`].
+//! The data that an admitted request keeps until its response: [`Marked`].
 
 use std::mem;
 use std::sync::Arc;
@@ -26,16 +26,16 @@ pub(crate) struct Marked {
     pub(super) trials: Vec<Arc<Trial>>,
     /// The spend of the request, if it may change while the request is served.
     pub(crate) meter: Option<Meter>,
-    /// Whether a layer further out reads this decision from the response.
+    /// Whether an outer layer reads this decision from the response.
     pub(super) is_read: bool,
-    /// The limits that hold its bodies, if any do.
+    /// The limits that delay its bodies, if any.
     pub(super) holds: Option<Box<BodyHolds>>,
     /// The decision for the span of the request.
     pub(super) trace: RequestTrace,
 }
 
 impl Marked {
-    /// The marks of a request that these asks let through.
+    /// The marks of a request that these asks have admitted.
     #[inline]
     pub(super) fn new(
         made: &Arc<BuiltLimits>,
@@ -67,7 +67,7 @@ impl Marked {
         marked
     }
 
-    /// The marks of a request that no limit has counted.
+    /// The marks of an uncounted request.
     pub(super) fn bare(made: &Arc<BuiltLimits>) -> Box<Self> {
         Self::new(made, RequestAsks::default(), None, Vec::new())
     }
@@ -99,7 +99,7 @@ impl Marked {
             // A decision that a handler sees is an announcement, too.
             true => extensions.insert(decided.clone()).is_some() || extensions.get::<Announced>().is_some(),
             false => {
-                // The layer around this one will not read this decision.
+                // The outer layer will not read this decision.
                 let report = |outer| self.made.report_double(outer, decided);
                 let is_around = extensions.get::<Decided>().map(report).is_some();
                 extensions.insert(Announced).is_some() || is_around

@@ -22,9 +22,9 @@ use crate::respond::stop::Stop;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Met<'a> {
-    /// The place of the limit among those of [`Limits::limiters`].
+    /// The index of the limit in [`Limits::limiters`].
     pub limit: usize,
-    /// Its ask, or why it has none.
+    /// Its ask, or the reason why it has none.
     pub asks: Result<MetAsk<'a>, NoAsk<'a>>,
 }
 
@@ -42,7 +42,7 @@ pub struct MetAsk<'a> {
     pub is_enforced: bool,
 }
 
-/// Why a limit that applies to a request asks nothing.
+/// The reason why a limit that applies to a request asks nothing.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum NoAsk<'a> {
@@ -53,11 +53,11 @@ pub enum NoAsk<'a> {
     Refuses,
 }
 
-/// Whether a request comes to the limits.
+/// Whether a request reaches the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Meeting {
-    /// It passes them by, because it is exempt.
+    /// It skips them, because it is exempt.
     Exempt,
     /// It is refused before them.
     Blocked,
@@ -68,10 +68,10 @@ pub enum Meeting {
 }
 
 impl Limits {
-    /// Calls `each` with every limit that applies to a request, without a decision: for programs that decide at another time or by other
-    /// stores than a service does, such as a replay of a log.
+    /// Calls `each` with every limit that applies to a request, without a decision: for programs that decide at other times or on other
+    /// stores than a service, such as a replay of a log.
     ///
-    /// It skips limits that are off, that cost nothing, or whose condition does not hold.
+    /// It skips limits that are off, cost nothing, or have a condition that does not hold.
     ///
     /// ```
     /// use http::Request;
@@ -101,7 +101,7 @@ impl Limits {
         loop {
             let found = match walk.next(self.plan(), request) {
                 WalkStep::Waits => {
-                    // Most look-ups are ready when they are first polled.
+                    // Most lookups are ready when first polled.
                     let mut cx = Context::from_waker(Waker::noop());
                     match walk.poll(&mut cx, (self.plan(), request), self.waits(), &mut place) {
                         Poll::Ready(next) => next,
@@ -179,12 +179,12 @@ impl Limits {
         self.plan().limits.iter().map(|limit| (limit.title(), limit.source.known()))
     }
 
-    /// Whether the limit in this place may give back the units of a request.
+    /// Whether the limit at this index may give back the units of a request.
     pub fn may_give_back(&self, limit: usize) -> bool {
         self.plan().limits.get(limit).is_some_and(|limit| limit.gives_back())
     }
 
-    /// Whether the limit in this place gives back the units of a request with this response head.
+    /// Whether the limit at this index gives back the units of a request with this response head.
     pub fn gives_back(&self, limit: usize, head: &response::Parts) -> bool {
         let refund_if = self.plan().limits.get(limit).and_then(|limit| limit.refund_if.as_ref());
         refund_if.is_some_and(|refund| refund(head))

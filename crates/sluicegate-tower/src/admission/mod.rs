@@ -8,11 +8,11 @@
 //! | `way`, `progress` | decide by any other limits: the stages of a request that may wait, and what it asks |
 //! | `asks`, `together` | the limiters that a request asks, and their policies |
 //! | `admitted`, `refused` | the two ends |
-//! | `marks`, `body_holds`, `leave`, `restate` | the request that goes on, and its response |
+//! | `marks`, `body_holds`, `leave`, `restate` | the admitted request and its response |
 //! | `meter` | costs that are known while a request is served |
 //! | `report` | events for the store, and lines in the log |
 //! | `shadow`, `trial` | policies in shadow |
-//! | `explain`, `foreseen`, `explanation` | the decision that would be made, without spending |
+//! | `explain`, `foreseen`, `explanation` | the expected decision, without spending |
 //! | `met` | the asks of a request, for callers that decide themselves |
 //!
 //! # Invariants
@@ -20,7 +20,7 @@
 //! - A request keeps the limits that it began with, whatever is swapped meanwhile.
 //! - Units are given back only once: a receipt moves from the decision to the meter, and
 //!   from there to the store.
-//! - A shadow policy is asked after the enforced limits have let the request pass, and its answer is
+//! - A shadow policy is asked after the enforced limits have admitted the request, and its answer is
 //!   not waited for.
 
 pub(crate) mod admitted;

@@ -1,4 +1,4 @@
-//! Collects the asks of all limits that a request meets, and has the store decide them: the request goes on, waits for its
+//! Collects the asks of all limits of a request, and lets the store decide them: the request proceeds, waits for its
 //! turn, or is refused.
 
 use std::mem;
@@ -22,14 +22,14 @@ use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 use crate::trace::{self, TraceFields, WaitSpan};
 
-/// The walk of a request through the limits, and the asks of those that it has met.
+/// The walk of a request through the limits, and the asks of the limits so far.
 #[derive(Debug, Default)]
 pub(super) struct RequestProgress {
     pub(super) walk: Walk,
     asks: RequestAsks,
     /// The asks of policies that are only tried out.
     tried: Vec<RequestAsk>,
-    /// The limits that hold its bodies. Boxed, because few requests have any, and many wait.
+    /// The limits that delay its bodies. Boxed, because few requests have any, and many wait.
     holds: Option<Box<BodyHolds>>,
 }
 
@@ -96,7 +96,7 @@ impl RequestProgress {
             Err(error) => return refuse(limits, None, Stop::mistake(&error)),
         };
         if !decision.is_counted() {
-            // No store counted, so there are no numbers to show, and no units to give back.
+            // The request was not counted, so there are no numbers to show and no units to give back.
             return match decision.is_allowed() {
                 true => {
                     let fields = self.trace(limits, &decision);
@@ -125,8 +125,8 @@ impl RequestProgress {
         refuse(limits, self.first(), Stop::Plain(RefusalReason::QueueFull(delay)))
     }
 
-    /// Lets the request through, at once or when its turn has come, with marks for its response if there are any. Shadow policies are
-    /// asked only now: a client that hangs up while it waits spends nothing of them. Limits that show nothing do not keep the decision.
+    /// Admits the request, at once or when its turn has come, with marks for its response, if any. Shadow policies are
+    /// asked only now: a client that hangs up while it waits spends nothing from them. Limits that show nothing do not keep the decision.
     pub(super) fn mark(&mut self, limits: &Limits, decision: Option<Decision>) -> Admitted {
         let trials = self.try_out(limits);
         let made = &limits.made;
@@ -140,12 +140,12 @@ impl RequestProgress {
         Admitted::new(Some(marked))
     }
 
-    /// The decision for the span of the request, if that may want it.
+    /// The decision for the span of the request, if the span may need it.
     fn trace(&self, limits: &Limits, decision: &Decision) -> Option<TraceFields> {
         trace::is_wanted().then(|| TraceFields::new(self.asks.deciding(limits.plan(), decision), decision))
     }
 
-    /// A request that no limit has counted, but that may hold its bodies.
+    /// An uncounted request with possible delays of its bodies.
     fn uncounted(&mut self, limits: &Limits) -> Admitted {
         match self.holds.take() {
             None => Admitted::uncounted(limits),
@@ -157,7 +157,7 @@ impl RequestProgress {
         }
     }
 
-    /// Asks each policy that is only tried out on its own, as if it stood behind the others.
+    /// Asks each policy that is only tried out on its own, as if it came after the others.
     fn try_out(&mut self, limits: &Limits) -> Vec<Arc<Trial>> {
         let each = self.tried.drain(..).map(|ask| {
             let trial = Arc::new(Trial::new(limits.plan(), ask));

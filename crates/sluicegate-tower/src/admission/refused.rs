@@ -1,4 +1,4 @@
-//! A request that is not let through: [`Refused`].
+//! A refused request: [`Refused`].
 
 use std::fmt;
 use std::task::{Context, Poll, ready};
@@ -18,7 +18,7 @@ use crate::respond::spread;
 use crate::respond::stop::Stop;
 use crate::trace::{RequestTrace, TraceFields};
 
-/// [`Limits`] have decided that a request is not let through.
+/// [`Limits`] have refused a request.
 ///
 /// It is an error, so that `limits.decide(&request).await?` works. Its text is for
 /// logs; the [`refusal`](Self::refusal) and the response have the part that clients may know.
@@ -55,7 +55,7 @@ impl Refused {
         Refusal::new(self.stop.reason(), request.into()).in_form(self.limits.settings().style.form)
     }
 
-    /// Joins the decision with one of a layer further in.
+    /// Joins the decision with the decision of an inner layer.
     pub(super) fn merge(&mut self, inner: &Decided) {
         if let Stop::Decided(decided) = &mut self.stop {
             *decided = decided.merge(inner);
@@ -63,7 +63,7 @@ impl Refused {
         }
     }
 
-    /// The decision, if it is refused because of that.
+    /// The decision, if it is the reason.
     pub(crate) fn decided(&self) -> Option<&Decided> {
         match &self.stop {
             Stop::Decided(decided) => Some(decided),
@@ -100,7 +100,7 @@ impl Refused {
         self.told(response)
     }
 
-    /// As [`respond`](Self::respond), if the responder need not wait.
+    /// As [`respond`](Self::respond), if the responder does not have to wait.
     pub(crate) fn answer<B>(
         self: Box<Self>,
         request: RequestView<'_>,
@@ -137,7 +137,7 @@ impl Refused {
         response
     }
 
-    /// The finished response, with the decision for layers and middleware around.
+    /// The finished response, with the decision for outer layers and middleware.
     fn told<B>(self, mut response: Response<B>) -> Response<B> {
         if self.limits.settings().extensions
             && let Stop::Decided(decided) = self.stop
@@ -148,7 +148,7 @@ impl Refused {
     }
 }
 
-/// A refused request whose responder waits for something.
+/// A refused request with a waiting responder.
 #[derive(Debug)]
 #[expect(unnameable_types, reason = "only the guard has one")]
 pub struct Answering<B> {

@@ -12,7 +12,7 @@ use crate::key::RequestView;
 use crate::respond::decided::Decided;
 use crate::trace;
 
-/// The time that the decision on a request takes, where routes are counted.
+/// The time of the decision on a request, if routes are counted.
 #[derive(Debug)]
 pub(super) struct Timed {
     began: Instant,
@@ -37,7 +37,7 @@ impl Timed {
 }
 
 impl Limits {
-    /// Tells others of a decision: the store, if routes are counted, and the span of the request.
+    /// Reports a decision to the store, if routes are counted, and to the span of the request.
     pub(super) fn report(&self, request: RequestView<'_>, end: &mut RequestEnd, timed: Option<&Timed>) {
         if let Some(timed) = timed {
             self.tell_route(request, end, timed);
@@ -50,7 +50,7 @@ impl Limits {
         }
     }
 
-    /// Tells the store of the first limit the decision and the route of a request, if routes are counted. Requests without a decision
+    /// Reports the decision and the route of a request to the store of the first limit, if routes are counted. Requests without a decision
     /// are reported elsewhere, with the reason.
     fn tell_route(&self, request: RequestView<'_>, end: &RequestEnd, timed: &Timed) {
         let outcome = match end {
@@ -63,7 +63,7 @@ impl Limits {
         }
     }
 
-    /// Tells the store of the first limit why this limit did not ask it, or that a turn was given up.
+    /// Reports to the store of the first limit why this limit did not ask it, or that a turn was given up.
     pub(crate) fn notice(&self, limit: Option<usize>, why: Option<Undecided>) {
         let limits = &self.plan().limits;
         let Some(store) = limits.iter().find_map(|limit| limit.source.store()) else { return };
@@ -96,7 +96,7 @@ impl BuiltLimits {
         }
     }
 
-    /// Logs once that a limit would read bodies, and that the layer does not.
+    /// Logs once that a limit needs bodies, but the layer does not read them.
     #[cold]
     pub(super) fn report_unread(&self, limit: usize) {
         self.unread.call_once(|| {
@@ -108,7 +108,7 @@ impl BuiltLimits {
         });
     }
 
-    /// Logs once that a limit would hold bodies, and that the layer does not let it.
+    /// Logs once that a limit needs to delay bodies, but the layer does not support it.
     #[cold]
     pub(super) fn report_unheld(&self, limit: usize, how: &str) {
         self.unheld.call_once(|| {

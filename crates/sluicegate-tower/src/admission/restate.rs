@@ -1,7 +1,7 @@
-//! Updates the decision of a request that was charged or refunded since it was let through.
+//! Updates the decision of a request that was charged or refunded since its admission.
 //!
-//! Otherwise the response would show the quotas as they were before the request's cost was known. Only
-//! answers that have come already count: a response does not wait for a charge.
+//! Otherwise the response would show the quotas from before the request's cost was known. Only
+//! answers that have arrived count: a response does not wait for a charge.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -19,8 +19,8 @@ use crate::respond::headers::style::Style;
 use crate::respond::spread::Spread;
 
 /// Limits with their settings: the requests that are exempt, how long a request may wait, and the header
-/// fields of responses. A [`RateLimitLayer`](crate::RateLimitLayer) has them in front of a service; without one, they
-/// [`decide`](Self::decide) on any request, and [`explain`](Self::explain) what they would decide.
+/// fields of responses. A [`RateLimitLayer`](crate::RateLimitLayer) puts them in front of a service; without one, they
+/// [`decide`](Self::decide) on any request, and [`explain`](Self::explain) their decisions.
 ///
 /// Cheap to clone; clones share queues and counts. A layer can change them as a whole, through its
 /// [`LimitsHandle`](crate::limits::LimitsHandle).
@@ -46,18 +46,18 @@ use crate::respond::spread::Spread;
 /// ```
 ///
 /// # When to use it
-/// Use the [layer](crate::RateLimitLayer) in front of a service. Use this alone where the decision
-/// is needed without a service around it, and to explain decisions.
+/// Use the [layer](crate::RateLimitLayer) in front of a service. Use this type alone if the decision
+/// is needed without a service, and to explain decisions.
 #[derive(Clone)]
 pub struct Limits {
     pub(super) made: Arc<BuiltLimits>,
     carried: Arc<CarriedOver>,
 }
 
-/// The part of limits that limits in their place carry on.
+/// The part of limits that their replacements carry over.
 struct CarriedOver {
     waits: Waits,
-    /// The bounds on waiting responders, in a queue of their own: refused requests take no places from others.
+    /// The bounds on waiting responders, in a separate queue: refused requests take no places from others.
     answers: Waits,
     shadows: Shadows,
 }
@@ -66,19 +66,19 @@ struct CarriedOver {
 pub(crate) struct BuiltLimits {
     pub(crate) plan: LimitPlan,
     pub(super) settings: LimitsSettings,
-    /// Whether a response may change what its request has spent.
+    /// Whether a response may change the spend of its request.
     pub(super) refunds: bool,
     /// Whether requests have a meter, for handlers or because a limit settles.
     pub(super) keeps_meters: bool,
-    /// Whether a limit settles by the bodies of responses, or holds them.
+    /// Whether a limit settles by the bodies of responses, or delays them.
     pub(crate) reads_bodies: bool,
-    /// Whether a limit holds the bodies of requests.
+    /// Whether a limit delays the bodies of requests.
     pub(crate) holds_requests: bool,
-    /// Whether requests need marks until their responses come.
+    /// Whether requests need marks until their responses.
     pub(super) marks: bool,
     pub(super) known: PolicyCache,
     pub(super) mistake: Seldom,
-    /// Guards the warning that another layer counts by the same policy.
+    /// Guards the warning that another layer counts with the same policy.
     pub(super) double: Once,
     /// Guards the error that no body is read.
     pub(super) unread: Once,
@@ -129,7 +129,7 @@ impl Limits {
         let group = Group::from(limit.into_limit());
         for limit in group.limits().filter(|limit| limit.gives_back()) {
             if let Err(error) = limit.source.keep_accounts() {
-                // Not an error for the caller: without accounts a refund gives back less, and never more.
+                // Not an error for the caller: without accounts, a refund gives back less, never more.
                 tracing::warn!(%error, "the store keeps no accounts, so refunds are not exact");
             }
         }
@@ -177,7 +177,7 @@ impl Limits {
         asking.flat_map(|limit| limit.key.forms()).collect()
     }
 
-    /// The number of requests that wait now: for a key, for a tier, for their turn, or after that for the service inside to be
+    /// The number of requests that wait now: for a key, for a tier, for their turn, or then for the inner service to be
     /// ready.
     pub fn waiting(&self) -> usize {
         self.carried.waits.queue.waiting()

@@ -1,8 +1,8 @@
 //! Policies in shadow, which are tried out and not enforced.
 //!
 //! Their verdicts are counted and logged, never shown and never waited for. Each policy is asked
-//! alone, after the enforced limits have let the request pass. So its count says what the policy
-//! would do if it were enforced.
+//! alone, after the enforced limits have admitted the request. So its count shows the effect that the policy
+//! would have if it were enforced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use crate::admission::trial::Trial;
 use crate::guard::once::Seldom;
 
-/// The requests that the enforced limits let pass, counted by the verdict of a shadow policy.
+/// The requests admitted by the enforced limits, counted by the verdict of a shadow policy.
 ///
 /// Each shadow policy of a layer is decided on its own, as if it were the only one in addition. Its requests pass
 /// whatever it decides, and clients do not see it.
@@ -24,13 +24,13 @@ use crate::guard::once::Seldom;
 pub struct ShadowCount {
     /// The name of the policy.
     pub policy: String,
-    /// Requests that it would have let pass at once.
+    /// Requests that it would have passed at once.
     pub passed: u64,
-    /// Requests that it would have delayed and then let pass.
+    /// Requests that it would have delayed and then passed.
     pub delayed: u64,
     /// Requests that it would have refused.
     pub refused: u64,
-    /// Requests that the store did not answer, and requests whose answer came late where no tokio runtime could wait
+    /// Requests that the store did not answer, and requests with a late answer if no tokio runtime could wait
     /// for it.
     pub unknown: u64,
 }
@@ -62,7 +62,7 @@ impl Shadows {
             Err(pending) => match Handle::try_current() {
                 Ok(runtime) => {
                     let trial = Arc::clone(trial);
-                    // It ends when the store answers or its deadline is over.
+                    // It ends when the store answers or its deadline passes.
                     drop(DecisionFuture::begun(&runtime, async move {
                         let mut result = pending.await;
                         counts.count(&trial, &policy, &mut result);
@@ -74,13 +74,13 @@ impl Shadows {
         }
     }
 
-    /// Counts a body that a policy in shadow would have held, or would have let pass at once.
+    /// Counts a body that a policy in shadow would have delayed, or passed at once.
     pub(crate) fn told(&self, policy: &str, is_held: bool) {
         let counts = self.of(policy);
         add(if is_held { &counts.delayed } else { &counts.passed });
     }
 
-    /// The counts of this policy; if too many policies are counted, counts that are thrown away.
+    /// The counts of this policy; if too many policies are counted, counts that are discarded.
     fn of(&self, policy: &str) -> Arc<Counts> {
         if let Ok(counts) = found(&self.0.read().unwrap_or_else(PoisonError::into_inner), policy) {
             return counts;
@@ -111,7 +111,7 @@ impl Shadows {
     }
 }
 
-/// The counts of this policy, or their place among all.
+/// The counts of this policy, or their index among all.
 fn found(all: &[Arc<Counts>], policy: &str) -> Result<Arc<Counts>, usize> {
     all.binary_search_by(|counts| (*counts.policy).cmp(policy)).map(|at| Arc::clone(&all[at]))
 }
@@ -153,6 +153,6 @@ impl Counts {
 }
 
 fn add(count: &AtomicU64) {
-    // Relaxed: it is a count and guards nothing else.
+    // Relaxed: it is a count that guards no other data.
     count.fetch_add(1, Ordering::Relaxed);
 }

@@ -1,5 +1,5 @@
 //! The policies of limiters that are asked together, and the value of `RateLimit-Policy`. Both are cached until a request asks other
-//! limiters, or a policy is replaced.
+//! limiters or a policy is replaced.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::respond::headers::lines::policy_line;
 /// Values that requests to the same limiters share.
 #[derive(Debug, Default)]
 pub(super) struct PolicyCache {
-    /// The latest limiters that were asked together. A single limiter has its policies at hand.
+    /// The latest limiters that were asked together. A single limiter already has its policies.
     together: ArcSwapOption<Together>,
     line: ArcSwapOption<PolicyLine>,
 }
@@ -57,7 +57,7 @@ impl PolicyCache {
         }
         let shown = policies.iter().filter(|policy| !policy.is_hidden());
         let line = policy_line(&mut shown.flat_map(|policy| policy.quotas()));
-        // A list that was made for one request is never asked for again.
+        // A list made for one request is never looked up again.
         let together = self.together.load();
         let is_kept = |known: &Together| Arc::ptr_eq(&known.policies, policies);
         if policies.len() == 1 || together.as_deref().is_some_and(is_kept) {
@@ -78,7 +78,7 @@ impl PolicyCache {
             return policies(limiters);
         }
         let limiters: Box<[_]> = limiters.cloned().collect();
-        // Counted first, so that a replacement in between makes the entry out of date and not wrong for good.
+        // Counted first, so that a replacement in between makes the entry outdated, not permanently wrong.
         let replacements = replacements(limiters.iter());
         let policies = policies(&limiters);
         let new = Together { limiters, replacements, policies: Arc::clone(&policies) };

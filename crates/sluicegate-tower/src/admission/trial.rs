@@ -15,7 +15,7 @@ use crate::limits::plan::LimitPlan;
 /// A request's ask of a policy in shadow, so that it can be given back as if the policy were enforced.
 #[derive(Debug)]
 pub(crate) struct Trial {
-    /// The place of its limit.
+    /// The index of its limit.
     pub(crate) limit: usize,
     pub(crate) limiter: RateLimiter,
     pub(crate) key: Key,
@@ -27,7 +27,7 @@ pub(crate) struct Trial {
 #[derive(Debug)]
 enum TrialState {
     Asked,
-    /// The verdict has not come, and its spend is to be given back.
+    /// The verdict is pending, and its spend has to be given back.
     GivenBack,
     Spent(Receipt),
     /// The ask was refused, its spend was given back, or the meter has it.
@@ -68,7 +68,7 @@ impl Trial {
         };
     }
 
-    /// Hands over the receipt of the spend, if the verdict has come.
+    /// Returns the receipt of the spend, if the verdict has arrived.
     pub(crate) fn take_receipt(&self) -> Option<Receipt> {
         let mut state = self.state();
         match mem::replace(&mut *state, TrialState::Over) {
@@ -81,7 +81,7 @@ impl Trial {
     }
 
     fn refund(&self, mut receipt: Receipt) {
-        // The store starts at once; its answer need not be awaited.
+        // The store starts at once; its answer is not awaited.
         drop(self.limiter.refund(&self.key, self.cost).of(&mut receipt).start());
     }
 

@@ -9,8 +9,8 @@
 //!   +-- exempt: past all of it; denied: refused
 //! ```
 //!
-//! Almost every request meets one limit with a key at hand and a store in memory. `begin` decides on it without allocating, and it
-//! does not come here.
+//! Almost every request has one limit with a key at hand and a store in memory. `begin` decides on it without allocating, and it
+//! does not get here.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 use crate::trace::WaitSpan;
 
-/// The end of the way: the request goes on, or it is refused.
+/// The end of the way: the request is admitted or refused.
 pub(crate) type RequestEnd = Result<Admitted, Box<Refused>>;
 
 /// The end of the way if it is reached at once, or else the request that has to wait.
@@ -47,11 +47,11 @@ pub(super) type Reached = Result<RequestEnd, RequestStage>;
 /// The stage that a request waits in.
 #[derive(Debug)]
 pub(super) enum RequestStage {
-    /// For an exemption that is looked up.
+    /// For a pending exemption.
     Door(Lookup<ExemptionFuture>),
     /// For a key or a limiter.
     Limits,
-    /// For the store. Boxed apart from the turn, because it is large, and waits for a turn take longer.
+    /// For the store. Boxed separately from the turn, because it is large, and waits for a turn take longer.
     Decision(Box<DecisionFuture>),
     Turn(Turn, WaitSpan),
 }
@@ -64,7 +64,7 @@ pub struct HeldRequest {
     limits: Limits,
     progress: RequestProgress,
     stage: RequestStage,
-    /// Set if routes are counted. Boxed, because they seldom are, and many requests may wait.
+    /// Set if routes are counted. Boxed, because routes are rarely counted, and many requests may wait.
     timed: Option<Box<Timed>>,
 }
 
@@ -123,13 +123,13 @@ impl HeldRequest {
         })
     }
 
-    /// Begins the wait of a request, whose decision is timed by this where routes are counted.
+    /// Begins the wait of a request, and the timing of its decision if routes are counted.
     pub(super) fn begin(&mut self, request: RequestView<'_>, timed: Option<Timed>) {
         self.timed = timed.map(Box::new);
         self.report(request);
     }
 
-    /// Notes that the request waits for its turn, if it does, and tells its span.
+    /// Notes that the request waits for its turn, if it does, and reports it to its span.
     fn report(&mut self, request: RequestView<'_>) {
         if let RequestStage::Turn(_, wait) = &mut self.stage {
             if let Some(timed) = &mut self.timed {
@@ -152,7 +152,7 @@ impl Drop for HeldRequest {
 type Through<'a> = (&'a Limits, RequestView<'a>);
 
 impl RequestProgress {
-    /// Comes from the door.
+    /// Continues after the door.
     fn enter(&mut self, verdict: DoorVerdict, through: Through<'_>, place: &mut Place) -> Reached {
         let (limits, request) = through;
         match verdict {
@@ -171,7 +171,7 @@ impl RequestProgress {
         }
     }
 
-    /// Goes from limit to limit, beginning with this one, and then to the decision.
+    /// Goes from limit to limit, starting with this one, and then to the decision.
     fn meet(&mut self, mut next: WalkStep, (limits, request): Through<'_>, place: &mut Place) -> Reached {
         loop {
             match next {
@@ -187,7 +187,7 @@ impl RequestProgress {
         }
     }
 
-    /// The end if it is reached, or else the wait for it.
+    /// The end if it is reached, otherwise the wait for it.
     #[inline]
     fn begun(self, reached: Reached, limits: &Limits) -> Begun {
         let held = |stage| HeldRequest { limits: limits.clone(), progress: self, stage, timed: None };
@@ -195,7 +195,7 @@ impl RequestProgress {
     }
 }
 
-/// Continues at the door. Cold and separate, as the two below, so that the code of the fast path stays together.
+/// Continues at the door. Cold and separate, like the two below, so that the code of the fast path stays together.
 #[cold]
 pub(super) fn through(through: Through<'_>, verdict: DoorVerdict, place: &mut Place) -> Begun {
     let mut progress = RequestProgress::default();
@@ -203,7 +203,7 @@ pub(super) fn through(through: Through<'_>, verdict: DoorVerdict, place: &mut Pl
     progress.begun(reached, through.0)
 }
 
-/// Continues at this step of a walk, on which no limit has asked yet.
+/// Continues at this step of a walk, at which no limit has asked yet.
 #[cold]
 pub(super) fn along(through: Through<'_>, (walk, next): (Walk, WalkStep), place: &mut Place) -> Begun {
     let mut progress = RequestProgress::at(walk, None);

@@ -1,8 +1,8 @@
 //! Policies that are chosen per request, and kept open for the next one: [`Chosen`].
 //!
 //! Opening a policy takes memory and a lock, so chosen policies stay open, up to a bound. Closing a policy may make the store
-//! forget the state of its keys, so a policy whose keys are not at rest is not closed. A name is a bucket:
-//! when it comes with other quotas, spent units still count.
+//! forget the state of its keys, so a policy with keys that are not at rest stays open. A name is a bucket:
+//! if its quotas change, spent units still count.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -22,16 +22,16 @@ use crate::limits::pick::{Pick, Which};
 /// The number of chosen policies that stay open, unless [`Limit::open_at_most`](crate::Limit::open_at_most) sets another.
 const OPEN_AT_MOST: usize = 100;
 
-/// The factor by which more policies stay open while keys owe under them.
+/// The factor for the number of open policies while their keys are in debt.
 const STRETCH: usize = 10;
 
-/// The number of policies to look at when one has to be closed: more than are opened, so that policies at rest are closed in time.
+/// The number of policies checked when one has to be closed: more than are opened, so that policies at rest are closed in time.
 const LOOKS: usize = 4;
 
 /// The choice of [`Limit::by`](crate::Limit::by) for a request.
 ///
-/// A [`Policy`], a [`PolicyBuilder`] and a [`RateLimiter`] convert into it, and so does a `Result` of these: a request
-/// whose policy is invalid is refused with 500, and the error is logged.
+/// A [`Policy`], a [`PolicyBuilder`] and a [`RateLimiter`] convert into it, as does a `Result` of these: a request
+/// with an invalid policy is refused with 500, and the error is logged.
 ///
 /// ```
 /// use sluicegate_core::Policy;
@@ -100,7 +100,7 @@ pub(crate) struct OpenPolicies {
 #[derive(Default)]
 struct OpenTable {
     by_name: HashMap<Arc<str>, Used>,
-    /// Each policy once, with the number of uses at the last look at it. The first is looked at next when one has to be closed.
+    /// Each policy once, with its number of uses at the last check. The first is checked next when one has to be closed.
     queue: VecDeque<(Arc<str>, u64)>,
     /// Counts the uses.
     uses: u64,
@@ -197,7 +197,7 @@ impl OpenPolicies {
         Ok(limiter)
     }
 
-    /// Warns that more policies are open than were meant to be.
+    /// Warns that more policies are open than configured.
     fn report_crowd(&self, limiter: &RateLimiter, open: usize, at_most: usize) {
         let policy = limiter.policy();
         self.store.notice(&Event::PolicyKeptOpen { subject: Subject::of(policy.name()), open });
@@ -237,7 +237,7 @@ impl Used {
 }
 
 impl OpenTable {
-    /// Closes a few of the least recently chosen policies, as far as no state is lost.
+    /// Closes a few of the least recently chosen policies, unless state would be lost.
     fn close_some(&mut self, at_most: usize) {
         for _ in 0..LOOKS {
             let Some((name, looked_at)) = self.queue.pop_front() else { return };
@@ -254,7 +254,7 @@ impl OpenTable {
     }
 }
 
-/// The error that too many policies are open for another one.
+/// The error for too many open policies.
 fn crowded(policy: &Policy, open: usize) -> ConfigError {
     let problem = format!(
         "{open} policies that requests have chosen are open, and keys owe under each of them: none can be closed for this one without forgetting that; let requests bring quotas by Limit::quota_by where policies differ only in numbers, or raise Limit::open_at_most"

@@ -1,4 +1,4 @@
-//! Decides which requests do not come to the limits at all.
+//! Decides which requests skip the limits.
 //!
 //! First come all conditions that are known at once, then conditions that have to be looked up, then the
 //! denials: an exempt request is never denied.
@@ -10,16 +10,16 @@ use crate::key::extraction::Purpose;
 use crate::limits::of_request::PendingValue;
 use crate::limits::predicate::Predicate;
 
-/// A question whose answer may have to be waited for.
+/// A question with an answer that may have to be waited for.
 pub(crate) type LaterPredicate = Box<dyn Fn(RequestView<'_>) -> ExemptionFuture + Send + Sync>;
 
-/// An answer that has not come.
+/// A pending answer.
 pub(crate) type ExemptionFuture = PendingValue<bool>;
 
 /// Returns the status with which a request is denied, if it is.
 pub(crate) type DenyRule = Box<dyn Fn(RequestView<'_>) -> Option<StatusCode> + Send + Sync>;
 
-/// The conditions under which requests pass the limits, or are refused before them.
+/// The conditions under which requests skip the limits or are refused before them.
 #[derive(Default)]
 pub(crate) struct FrontDoor {
     pub(crate) exempt: Vec<Predicate>,

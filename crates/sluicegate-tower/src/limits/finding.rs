@@ -12,21 +12,21 @@ use crate::respond::stop::Stop;
 
 /// The ask of a limit: its limiter, the key and the cost.
 ///
-/// It names the limiter by its place in the plan, so that a request which is decided at once
+/// It names the limiter by its index in the plan, so that a request that is decided at once
 /// clones nothing.
 #[derive(Debug)]
 pub(crate) struct RequestAsk {
-    /// The place of the limit.
+    /// The index of the limit.
     pub(crate) limit: usize,
     pub(crate) which: Which,
     pub(crate) key: Key,
     pub(crate) cost: u64,
 }
 
-/// The ask of a limit but for the key.
+/// The ask of a limit, without the key.
 #[derive(Clone, Debug)]
 pub(crate) struct AskTerms {
-    /// The place of the limit.
+    /// The index of the limit.
     pub(crate) limit: usize,
     pub(crate) mode: PolicyMode,
     pub(crate) which: Which,
@@ -37,7 +37,7 @@ pub(crate) struct AskTerms {
 pub(crate) enum LimitFinding {
     /// The limit asks this; the answer is enforced or in shadow.
     Asks { ask: RequestAsk, is_enforced: bool },
-    /// The limit holds bodies of the request to this limiter and key; the cost means nothing.
+    /// The limit delays bodies of the request by this limiter and key; the cost has no meaning.
     Holds(RequestAsk),
     /// The limit asks nothing, for this reason.
     Nothing(WhyNot),
@@ -56,7 +56,7 @@ pub(crate) enum WhyNot {
     Unlimited,
     /// Its policy is off.
     Off,
-    /// Its key is missing, and such requests are let through.
+    /// Its key is missing, and such requests pass.
     NoKey(MissingKey),
     /// It cannot be asked, but does not refuse the request, because it is in shadow.
     TriedOut(Box<Stop>),
@@ -77,14 +77,14 @@ impl RequestAsk {
     }
 }
 
-/// This limiter under the quotas that an operator has given to this key. No key has any of a policy that was never replaced.
+/// This limiter under the quotas that an operator has given to this key. No key has any under a policy that was never replaced.
 #[inline]
 fn given_to(key: &Key, limiter: &RateLimiter) -> Option<RateLimiter> {
     if limiter.replacements() == 0 { None } else { limiter.given(key.as_ref()) }
 }
 
 impl LimitFinding {
-    /// The finding of a limit after the look for its key.
+    /// The finding of a limit after its key lookup.
     pub(super) fn with_key(plan: &LimitPlan, terms: AskTerms, key: Result<Key, MissingKey>) -> Self {
         let (limit, mode) = (&plan.limits[terms.limit], terms.mode);
         let key = match key {

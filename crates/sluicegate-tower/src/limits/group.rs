@@ -12,20 +12,20 @@ use crate::limits::select::Select;
 
 /// How a [`Group`] chooses among its members.
 ///
-/// Members are checked in order. Under [`First`](Self::First), conditions of limits behind the first match
+/// Members are checked in order. Under [`First`](Self::First), conditions of limits after the first match
 /// are not evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Choose {
-    /// All members whose conditions hold apply.
+    /// All members with conditions that hold apply.
     All,
-    /// The first member whose conditions hold applies, and no other.
+    /// Only the first member with conditions that hold applies.
     First,
 }
 
 /// Limits that all apply, or only the first that matches; groups can be nested.
 ///
-/// Only [`only_if`](Limit::only_if) decides whether a limit matches: a limit that matches and then asks nothing, for example
+/// Only [`only_if`](Limit::only_if) decides whether a limit matches: a limit that matches but asks nothing, for example
 /// because its tier is unlimited, is still the first.
 ///
 /// ```
@@ -39,7 +39,7 @@ pub enum Choose {
 /// let writes = Limit::new(Policy::gcra("writes", "20/min").on(&store)?).only_if(method_in([Method::POST]));
 /// let rest = Policy::gcra("rest", "200/min").on(&store)?;
 ///
-/// // Everybody has 1,000 a minute; of the others, each request meets one.
+/// // All clients have 1,000 a minute; of the other limits, one applies to each request.
 /// let layer = RateLimitLayer::builder(Policy::gcra("flood", "1000/min").on(&store)?)
 ///     .and(Group::new(Choose::First).and(login).and(writes).and(rest))
 ///     .build()?;
@@ -70,8 +70,8 @@ impl Group {
         Self::by(MemberChoice::Conditions(choose))
     }
 
-    /// A group whose members are chosen by one function: the function returns the places of all members that apply at once, instead of
-    /// a check of each limit's conditions. Conditions of the members have to hold as well.
+    /// A group with members chosen by one function: it returns the indices of all members that apply at once, instead of
+    /// checks of each limit's conditions. Conditions of the members have to hold as well.
     pub fn select(select: impl Select) -> Self {
         Self::by(MemberChoice::Function(Box::new(select)))
     }
@@ -80,7 +80,7 @@ impl Group {
         Self { choose, only_if: Vec::new(), members: Vec::new() }
     }
 
-    /// Adds a limit or a group behind the existing members.
+    /// Adds a limit or a group after the existing members.
     pub fn and(mut self, member: impl IntoGroup) -> Self {
         let mut member = member.into_group();
         let member = match member.members.pop() {

@@ -1,4 +1,4 @@
-//! Limits, and decisions by them without a service: [`Limit`], [`Tiers`], [`Group`], [`Limits`].
+//! Limits and their decisions without a service: [`Limit`], [`Tiers`], [`Group`], [`Limits`].
 //!
 //! ```
 //! use http::Request;
@@ -22,21 +22,21 @@
 //! ```
 //!
 //! # When not to use it
-//! Limits decide and count; they call no service, and make no response. Around a service, put a [`RateLimitLayer`](crate::RateLimitLayer);
-//! for one key without a request, ask the [`RateLimiter`](sluicegate_core::RateLimiter) itself.
+//! Limits decide and count; they do not call a service or make a response. Around a service, put a
+//! [`RateLimitLayer`](crate::RateLimitLayer); for one key without a request, ask the [`RateLimiter`](sluicegate_core::RateLimiter) itself.
 //!
 //! # Which to use
 //! | you want | write |
 //! |---|---|
 //! | one limit for everything | a [`RateLimiter`](sluicegate_core::RateLimiter) alone, or a [`Limit`] with its key |
 //! | a limit for some requests | [`Limit::only_if`] with [`path_in`], [`path_not_in`], [`method_in`] or a closure |
-//! | the same in front of a server that ignores case or a slash at the end | [`PathReading`] |
+//! | the same in front of a server that ignores case or a trailing slash | [`PathReading`] |
 //! | only the first limit that matches | a [`Group`] of [`Choose::First`] |
-//! | one function for the conditions of many limits, as a router is | [`Group::select`] |
+//! | one function for the conditions of many limits, like a router | [`Group::select`] |
 //! | sizes by plan, known when the program starts | [`Tiers`] |
-//! | numbers out of a database, one for each customer | [`Limit::quota_by`] |
+//! | numbers from a database, one for each customer | [`Limit::quota_by`] |
 //! | policies that differ in more than numbers, chosen by request | [`Limit::by`] |
-//! | requests that no limit is for | [`LimitsBuilder::exempt`] |
+//! | requests without any limit | [`LimitsBuilder::exempt`] |
 
 pub(crate) mod chosen;
 pub(crate) mod door;

@@ -14,7 +14,7 @@ pub(super) enum OfRequest<T> {
     Later(Box<dyn Fn(RequestView<'_>) -> PendingValue<T> + Send + Sync>),
 }
 
-/// A value that is being looked up.
+/// A pending value.
 pub(crate) type PendingValue<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 impl<T> OfRequest<T> {

@@ -3,10 +3,10 @@
 use http::StatusCode;
 use sluicegate_core::{ConfigError, RateLimiter};
 
-/// The limiter of a limit that is asked.
+/// The limiter that a limit asks.
 #[derive(Clone, Debug)]
 pub(crate) enum Which {
-    /// The known limiter in this place.
+    /// The known limiter at this index.
     Known(usize),
     Chosen(RateLimiter),
 }
@@ -17,6 +17,6 @@ pub(crate) enum Pick {
     Unlimited,
     /// Requests without a tier are refused with this status.
     Refused(StatusCode),
-    /// A policy was chosen that cannot be opened.
+    /// The chosen policy cannot be opened.
     Mistake(ConfigError),
 }

@@ -10,7 +10,7 @@ use crate::limits::limit::Limit;
 use crate::limits::predicate::Predicate;
 use crate::limits::select::Select;
 
-/// The limits of a group in their order, and the way from one to the next.
+/// The limits of a group in order, and the transitions between them.
 #[derive(Debug)]
 pub(crate) struct LimitPlan {
     pub(crate) limits: Box<[Limit]>,
@@ -27,23 +27,23 @@ pub(crate) struct PlanStep {
 }
 
 pub(crate) enum What {
-    /// The limit in this place.
+    /// The limit at this index.
     Limit(usize),
     Gate(Vec<Predicate>),
     /// A function chooses among these members.
     Select(Box<dyn Select>, Box<[Laid]>),
-    /// Goes on to the next member that was chosen in that step.
+    /// Continues with the next member chosen in that step.
     Next(usize),
 }
 
-/// The place of a member.
+/// The position of a member.
 pub(crate) struct Laid {
     /// Its first step.
     pub(crate) begin: usize,
     pub(crate) limits: Range<usize>,
 }
 
-/// Placeholders for the exits of steps whose group matches, and whose group does not, until their targets are known.
+/// Placeholders for the exits of steps if their group matches or does not, until the targets are known.
 const MATCHED: usize = usize::MAX;
 const MISSED: usize = usize::MAX - 1;
 
@@ -123,7 +123,7 @@ fn lay_in_turn(
     }
 }
 
-/// Appends members that a function chooses: a step that chooses, then all members, each with exits to the last step, which goes on
+/// Appends members that a function chooses: a step that chooses, then all members, each with exits to the last step, which continues
 /// to the next chosen member.
 fn lay_selected(
     select: Box<dyn Select>,
@@ -137,7 +137,7 @@ fn lay_selected(
     for member in members {
         let (begin, first) = (steps.len(), limits.len());
         if member.is_empty() {
-            // It has no step of its own, and is passed by.
+            // It has no step of its own and is skipped.
             steps.push(PlanStep { what: What::Gate(Vec::new()), matched: MATCHED, missed: MISSED });
         } else {
             member.lay(limits, steps);

@@ -31,7 +31,7 @@ pub fn method_in(
 /// Whether a request is a CORS preflight: `OPTIONS` with `Origin` and
 /// `Access-Control-Request-Method`.
 ///
-/// Usually the CORS layer is outside of the limits and answers it. Where it is not, exempting such requests keeps them
+/// Usually the CORS layer is outside the limits and answers them. If it is not, exempting such requests keeps them
 /// from spending the quota of the request that follows. Any client can send them, so answering them should be cheap.
 pub fn preflight() -> impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static {
     |request: RequestView<'_>| {

@@ -1,7 +1,7 @@
-//! Members of a group that are chosen by one function: [`Select`].
+//! Selects members of a group by one function: [`Select`].
 //!
 //! Conditions of limits are checked one after the other, so a thousand limits need a thousand checks. One function that knows
-//! all conditions, as a router knows all routes, finds the limits that apply without a check of the others.
+//! all conditions, like a router with all routes, finds the limits that apply without checking the others.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::key::RequestView;
 /// Finds all members of a [`Group`](crate::limits::Group) that apply to a request at once. Implemented by closures that
 /// return [`Selected`], or anything that converts into it.
 ///
-/// Members are named by their places, from 0 in the order in which they were added.
+/// Members are identified by their indices, from 0 in the order of their addition.
 ///
 /// ```
 /// use std::collections::HashMap;
@@ -57,7 +57,7 @@ where
     }
 }
 
-/// For a selector that other code shares, for example to explain its choices.
+/// For a selector shared with other code, for example to explain its choices.
 impl<S: Select + ?Sized> Select for Arc<S> {
     fn select(&self, request: RequestView<'_>) -> Selected {
         (**self).select(request)
@@ -72,13 +72,13 @@ impl<S: Select + ?Sized> Select for Arc<S> {
     }
 }
 
-/// The places of members that apply to a request. Members apply in the order of the group, each once; places without a member are
+/// The indices of members that apply to a request. Members apply in the order of the group, each once; indices without a member are
 /// ignored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selected(SmallVec<[u32; 6]>);
 
 impl Selected {
-    /// Adds the member in this place.
+    /// Adds the member at this index.
     #[inline]
     pub fn push(&mut self, member: usize) {
         if let Ok(member) = u32::try_from(member) {
@@ -86,7 +86,7 @@ impl Selected {
         }
     }
 
-    /// The places, in the order of the group and each once.
+    /// The indices, in the order of the group and each once.
     #[inline]
     pub(crate) fn in_order(mut self) -> SmallVec<[u32; 6]> {
         if !self.0.is_sorted_by(|one, next| one < next) {

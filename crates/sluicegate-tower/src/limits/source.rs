@@ -1,4 +1,4 @@
-//! Finds the limiter that a limit asks for a request: its only one, that of a tier, or one that is chosen for the request.
+//! Finds the limiter that a limit asks for a request: its only one, the limiter of a tier, or a limiter chosen for the request.
 
 use std::fmt;
 use std::slice;
@@ -124,13 +124,13 @@ impl LimiterSource {
         }
     }
 
-    /// Whether requests may ask this policy, as far as is known now.
+    /// Whether requests may ask this policy, by current knowledge.
     pub(crate) fn asks(&self, policy: &str) -> bool {
         let is_it = |limiter: &RateLimiter| limiter.with_policy(|known| known.name() == policy);
         self.known().iter().any(is_it) || self.open_policies().is_some_and(|open| open.has(policy))
     }
 
-    /// The store that decides, if there is a limiter at all.
+    /// The store that decides, if there is any limiter.
     pub(crate) fn store(&self) -> Option<&Arc<dyn Store>> {
         match &self.limiters {
             KnownLimiters::Open(open, _) => Some(open.store()),

@@ -13,9 +13,9 @@ use crate::limits::pick::{Pick, Which};
 
 /// Named sizes of one limit, such as the plans of a service: each tier has quotas, or is unlimited.
 ///
-/// [`Limit::tiered`](crate::Limit::tiered) says which tier a request is in. The tiers are sizes of one policy, so a key that changes its
+/// [`Limit::tiered`](crate::Limit::tiered) sets the tier of a request. The tiers are sizes of one policy, so a key that changes its
 /// tier keeps its spent units, as [`RateLimiter::with_quotas`] describes. Cheap to clone; clones share the same buckets. Limits in
-/// several layers may use the same tiers, and then spend from the same buckets; for an endpoint that gets a part of each plan, use
+/// several layers may use the same tiers, and then spend from the same buckets; for an endpoint with a part of each plan, use
 /// a [`share`](Self::share).
 ///
 /// # When not to use it
@@ -31,7 +31,7 @@ struct TierTable {
     unknown: Unknown<usize>,
 }
 
-/// The treatment of a request whose tier is not known.
+/// The treatment of a request with an unknown tier.
 #[derive(Clone, Copy)]
 enum Unknown<T> {
     /// It is in this tier.
@@ -40,7 +40,7 @@ enum Unknown<T> {
 }
 
 impl Tiers {
-    /// Begins tiers that share the keys and buckets of this limiter.
+    /// Starts building tiers that share the keys and buckets of this limiter.
     pub fn builder(limiter: &RateLimiter) -> TiersBuilder {
         TiersBuilder { base: limiter.clone(), tiers: Vec::new(), unknown: None }
     }
@@ -70,13 +70,13 @@ impl Tiers {
         Ok(Self(Arc::new(TierTable { base: shared, limiters, tiers: tiers.clone(), unknown: *unknown })))
     }
 
-    /// The limiter of a tier, to look into its buckets; `None` if it is unlimited or there is no such tier.
+    /// The limiter of a tier, to inspect its buckets; `None` if it is unlimited or there is no such tier.
     pub fn limiter(&self, tier: &str) -> Option<&RateLimiter> {
         let (_, limiter) = self.0.tiers.iter().find(|(name, _)| name == tier)?;
         limiter.map(|index| &self.0.limiters[index])
     }
 
-    /// The names of the tiers, in the order in which they were given.
+    /// The names of the tiers, in the order of their addition.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.tiers.iter().map(|(name, _)| &**name)
     }
@@ -85,7 +85,7 @@ impl Tiers {
         &self.0.limiters
     }
 
-    /// The name of the tier that has the limiter in this place.
+    /// The name of the tier with the limiter at this index.
     pub(super) fn name_of(&self, place: usize) -> Option<&str> {
         self.0.tiers.iter().find(|(_, limiter)| *limiter == Some(place)).map(|(name, _)| &**name)
     }
@@ -126,7 +126,7 @@ pub struct TiersBuilder {
 }
 
 impl TiersBuilder {
-    /// Adds a tier whose keys have these quotas in the place of the policy's, as `"1000/min"` or `Quota::per_minute(1000)`. They may
+    /// Adds a tier with these quotas in place of the policy's, such as `"1000/min"` or `Quota::per_minute(1000)`. They may
     /// be the policy's own.
     pub fn tier<Q>(mut self, name: impl Into<String>, quotas: Q) -> Self
     where
@@ -139,25 +139,25 @@ impl TiersBuilder {
     }
 
     /// Adds a tier with a policy of its own on the same store, for example with another algorithm. It has separate keys: a client that
-    /// moves to such a tier begins anew.
+    /// moves to such a tier starts afresh.
     pub fn tier_with(mut self, name: impl Into<String>, limiter: RateLimiter) -> Self {
         self.tiers.push((name.into(), Ok(Some(limiter))));
         self
     }
 
-    /// Adds a tier that is not limited: its requests are not asked and carry no rate limit fields.
+    /// Adds an unlimited tier: its requests are not checked and carry no rate limit fields.
     pub fn unlimited(mut self, name: impl Into<String>) -> Self {
         self.tiers.push((name.into(), Ok(None)));
         self
     }
 
-    /// Sets the tier of requests whose tier is unknown.
+    /// Sets the tier of requests with an unknown tier.
     pub fn default_tier(mut self, name: impl Into<String>) -> Self {
         self.unknown = Some(Unknown::Is(name.into()));
         self
     }
 
-    /// Refuses requests whose tier is unknown, with this status.
+    /// Refuses requests with an unknown tier, with this status.
     pub fn reject_unknown(mut self, status: StatusCode) -> Self {
         self.unknown = Some(Unknown::Refused(status));
         self
@@ -166,10 +166,10 @@ impl TiersBuilder {
     /// Checks the parts and puts them together.
     ///
     /// # Errors
-    /// Quotas that the policy cannot have; no tier that is limited; tiers of several policies that
-    /// [suspend](sluicegate_core::policy::PolicyBuilder::suspend) keys, unless all of those do so
+    /// Quotas that the policy cannot have; no limited tier; tiers of several policies that
+    /// [suspend](sluicegate_core::policy::PolicyBuilder::suspend) keys, unless all of them do so
     /// [under one name](sluicegate_core::policy::PolicyBuilder::suspend_as); two tiers of one name, or two policies of one; a limiter on
-    /// another store; and when it is not said what a request gets whose tier is not known.
+    /// another store; and no treatment for unknown tiers.
     pub fn build(self) -> Result<Tiers, ConfigError> {
         let fail = |message: String| Err(config_error(message));
         let Self { base, tiers: given, unknown } = self;

@@ -19,15 +19,15 @@ use crate::respond::stop::Stop;
 
 /// The progress of a request through the limits.
 ///
-/// It continues where it stopped when a look-up comes, and never asks a limit twice.
+/// After a lookup it continues where it stopped, and it never asks a limit twice.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     next: usize,
-    /// A limit behind the last one that was asked, whose conditions are known to hold.
+    /// A limit after the last one that was asked, with conditions that are known to hold.
     ahead: Option<usize>,
-    /// The chosen members that are still to come, the next one last; the members of each group are above an [`END`].
+    /// The remaining chosen members, the next one last; the members of each group are above an [`END`].
     chosen: SmallVec<[u32; 6]>,
-    /// The pending key or limiter of the limit before.
+    /// The pending key or limiter of the previous limit.
     lookup: Option<Box<PendingLookup>>,
 }
 
@@ -42,7 +42,7 @@ enum PendingLookup {
 
 /// The next result of a walk.
 pub(crate) enum WalkStep {
-    /// The finding of the limit in this place.
+    /// The finding of the limit at this index.
     Found(usize, LimitFinding),
     /// The walk has to wait.
     Waits,
@@ -50,7 +50,7 @@ pub(crate) enum WalkStep {
 }
 
 impl Walk {
-    /// The next limit whose conditions hold.
+    /// The next limit with conditions that hold.
     #[inline]
     pub(crate) fn applying(&mut self, plan: &LimitPlan, request: RequestView<'_>) -> Option<usize> {
         loop {
@@ -60,7 +60,7 @@ impl Walk {
         }
     }
 
-    /// Whether another limit applies, which is then the next one.
+    /// Whether another limit applies; it is then the next one.
     #[inline]
     pub(crate) fn goes_on(&mut self, plan: &LimitPlan, request: RequestView<'_>) -> bool {
         self.ahead = self.applying(plan, request);
@@ -81,7 +81,7 @@ impl Walk {
         }
     }
 
-    /// Comes to the next limit, and says whether its conditions hold.
+    /// Moves to the next limit, and returns whether its conditions hold.
     #[inline]
     fn come(&mut self, plan: &LimitPlan, request: RequestView<'_>) -> Option<(usize, bool)> {
         loop {
@@ -96,7 +96,7 @@ impl Walk {
         }
     }
 
-    /// Asks a limit whose conditions hold.
+    /// Asks a limit with conditions that hold.
     fn ask(&mut self, plan: &LimitPlan, index: usize, request: RequestView<'_>) -> WalkStep {
         match self.terms(plan, index, request) {
             Ok(terms) => self.keyed(plan, terms, plan.limits[index].key.extract(request).now()),
@@ -104,7 +104,7 @@ impl Walk {
         }
     }
 
-    /// The terms of a limit whose conditions hold, if all but its key is known; otherwise the step.
+    /// The terms of a limit with conditions that hold, if everything except its key is known; otherwise the step.
     #[inline]
     pub(crate) fn terms(
         &mut self,
@@ -142,7 +142,7 @@ impl Walk {
         }
     }
 
-    /// The step after one that asks no limit.
+    /// The step after a step that asks no limit.
     #[inline(never)]
     fn step_of_group(&mut self, plan: &LimitPlan, step: &PlanStep, request: RequestView<'_>) -> usize {
         match &step.what {
@@ -180,7 +180,7 @@ impl Walk {
         }
     }
 
-    /// Waits for the limit whose key or limiter is being looked up.
+    /// Waits for the limit with the pending key or limiter.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,

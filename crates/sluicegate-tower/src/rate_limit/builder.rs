@@ -20,7 +20,7 @@ pub type RateLimitLayerBuilder<R = ProblemJson> = LimitsBuilder<Responding<R>>;
 pub struct Responding<R>(R);
 
 impl RateLimitLayer {
-    /// Begins a layer with several limits or with other settings.
+    /// Starts building a layer with several limits or with other settings.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy};
@@ -45,15 +45,15 @@ impl RateLimitLayer {
 }
 
 impl<R> LimitsBuilder<Responding<R>> {
-    /// Sets the responder for refused requests: a closure, or a type of yours. Default: [`ProblemJson`].
+    /// Sets the responder for refused requests: a closure or your own type. Default: [`ProblemJson`].
     ///
     /// It makes the body and the status. The layer adds the rate limit fields to the response, and
-    /// `Cache-Control: no-store` if the response says nothing about caches.
+    /// `Cache-Control: no-store` if the response has no cache directive.
     pub fn respond<N>(self, respond: N) -> LimitsBuilder<Responding<N>> {
         self.with_respond(Responding(respond))
     }
 
-    /// As [`respond`](Self::respond), for responses that have to be waited for: a page from a database, a translation.
+    /// As [`respond`](Self::respond), for asynchronous responses: a page from a database, a translation.
     /// `respond` takes what it needs from the refusal and returns a future.
     ///
     /// A flood causes millions of refusals, so waiting is bounded: as many responses may wait as requests may

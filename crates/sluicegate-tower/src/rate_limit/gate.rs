@@ -13,7 +13,7 @@ use crate::respond::refusal::Respond;
 
 impl<R> sealed::Sealed for RateLimitLayer<R> {}
 
-/// The wait of a request, or of the response to one that is refused.
+/// The wait of a request, or of the response to a refused request.
 #[derive(Debug)]
 #[expect(unnameable_types, reason = "only the guard has one")]
 #[non_exhaustive]
@@ -87,7 +87,7 @@ where
 }
 
 impl<R> RateLimitLayer<R> {
-    /// The last step of a request that the limits have decided on.
+    /// The last step of a request that the limits have decided.
     #[inline]
     fn ends<B, ResB, E>(
         &self,

@@ -17,17 +17,17 @@ use crate::settle::SettlingLayer;
 /// Cheap to clone; all clones, and all services made by them, share the same buckets.
 ///
 /// # Several limits: one layer, or layers around each other
-/// The limits of one layer are decided together, and a client that waits as long as its `Retry-After` says has room in all
-/// limits. If that matters, put the limits into one layer, with [`and`](crate::limits::LimitsBuilder::and), and with
+/// The limits of one layer are decided together, and a client that waits for its `Retry-After` has room in all
+/// limits. If this matters, put the limits into one layer, with [`and`](crate::limits::LimitsBuilder::and), and with
 /// [`only_if`](Limit::only_if) for limits on some paths.
 ///
-/// Layers around each other show one set of fields, and give back what they spent when one further in refuses. An outer layer that
-/// refuses asks those further in as well, and spends nothing there: its `Retry-After` is for all of them. It knows those that every one
-/// of its requests comes to, as in a `ServiceBuilder`, and asks those whose keys are at hand and whose stores are in memory. A
-/// layer on a route of an axum router is not known to one around the router, and one on Redis is not asked: there the client may be refused a
-/// second time, with the wait of that layer.
+/// Layers around each other show one set of fields, and give back their units when an inner layer refuses. An outer layer that
+/// refuses also asks the inner layers, without spending there: its `Retry-After` covers all of them. It knows the layers that every one
+/// of its requests reaches, as in a `ServiceBuilder`, and asks those with keys at hand and stores in memory. A
+/// layer on a route of an axum router is unknown to a layer around the router, and a layer on Redis is not asked: then the client may be
+/// refused a second time, with the wait of that layer.
 ///
-/// The same limiter in two layers around each other may count a request twice; the log warns of that, once per layer.
+/// The same limiter in two layers around each other may count a request twice; the log warns of this once per layer.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
@@ -44,14 +44,14 @@ use crate::settle::SettlingLayer;
 /// - In front of calls that are not HTTP: a [`CallLimitLayer`](crate::call::CallLimitLayer) has
 ///   errors instead of responses.
 /// - For calls to other servers: `OutgoingLayer` (feature `outgoing`) also heeds the servers' advice.
-/// - To bound how many requests run at once: use an `InFlightLayer`.
+/// - To bound concurrent requests: use an `InFlightLayer`.
 pub struct RateLimitLayer<R = ProblemJson>(pub(super) Arc<LayerParts<R>>);
 
-/// One for each service that is made by a layer, shared by the clones of that.
+/// One for each service made by a layer, shared by the clones of the service.
 pub(super) struct LayerParts<R> {
     pub(super) limits: LimitsHandle,
     pub(super) respond: Arc<R>,
-    /// The limits of the layers further in.
+    /// The limits of inner layers.
     pub(super) within: LayersWithin,
 }
 
@@ -105,7 +105,7 @@ impl<R> RateLimitLayer<R> {
 
     /// This layer, reading the bodies of responses as well, for limits that [settle](Limit::settle) by them or [hold](Limit::bandwidth) them.
     ///
-    /// Without this, such limits keep what a request has spent at first, or hold nothing, and an error in the log says so.
+    /// Without this, such limits keep the first spend of a request, or delay nothing, and log an error.
     pub fn settling(self) -> SettlingLayer<R> {
         self.into()
     }
@@ -121,7 +121,7 @@ impl<R> RateLimitLayer<R> {
         self.0.limits.current().made().holds_requests
     }
 
-    /// The number of requests that wait now: for a key, for a tier, for their turn, or after that for the service inside to be
+    /// The number of requests that wait now: for a key, for a tier, for their turn, or then for the inner service to be
     /// ready.
     pub fn waiting(&self) -> usize {
         self.0.limits.current().waiting()

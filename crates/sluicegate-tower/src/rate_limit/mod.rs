@@ -1,6 +1,6 @@
 //! Limits in front of a service: [`RateLimitLayer`].
 //!
-//! The layer uses [`Limits`](crate::limits::Limits): it decides by them, turns a refusal into a response,
+//! The layer uses [`Limits`](crate::limits::Limits): it decides with them, turns a refusal into a response,
 //! and writes fields into the responses of allowed requests. Its builder is theirs, with a
 //! responder.
 //!
@@ -38,15 +38,15 @@
 //!
 //! # Traces
 //! The `tracing` span that is current when a layer decides gets the decision, once its request is answered or dropped, if the span declares
-//! `rate_limit.outcome`. It gets those of these fields that it declares; a request that no limit in force applies to leaves them empty.
+//! `rate_limit.outcome`. It gets the following fields if it declares them; they stay empty if no limit in force applies to the request.
 //!
 //! | field | value |
 //! |---|---|
-//! | `rate_limit.outcome` | [`allowed`, `rejected`, `impossible`, `suspended`](sluicegate_core::Outcome::as_str); `delayed` of a request that waits for its turn; of one that is refused without a decision [the reason](sluicegate_core::store::Undecided::as_str), `outage`, `lookup_timeout` or `error` |
-//! | `rate_limit.policy` | the policy that refused, or else the tightest one; with layers around each other, of all of them |
-//! | `rate_limit.remaining` | the units that its quota has left |
+//! | `rate_limit.outcome` | [`allowed`, `rejected`, `impossible`, `suspended`](sluicegate_core::Outcome::as_str); `delayed` for a request that waits for its turn; for a refusal without a decision [the reason](sluicegate_core::store::Undecided::as_str), `outage`, `lookup_timeout` or `error` |
+//! | `rate_limit.policy` | the policy that refused, or else the tightest one; with nested layers, of all of them |
+//! | `rate_limit.remaining` | the units left in its quota |
 //! | `rate_limit.decided_by` | [`store`, `lease`, `cache`, `fallback`, `outage`](sluicegate_core::store::DecidedBy::as_str) |
-//! | `rate_limit.wait_ms` | the wait for its turn, or the wait that a refused client is told, in milliseconds |
+//! | `rate_limit.wait_ms` | the wait for its turn, or the wait sent to a refused client, in milliseconds |
 //!
 //! ```
 //! use tracing::field::Empty;
@@ -65,16 +65,16 @@
 //! ```
 //!
 //! A wait for a turn is a span of its own, `rate_limit.wait` at level `INFO` with the target `sluicegate::wait`. It has the policy, the wait
-//! as it was decided, and `rate_limit.ended_by`: `turn`, or `given_up` where the request was dropped before. [Calls](crate::call) and
+//! as decided, and `rate_limit.ended_by`: `turn`, or `given_up` if the request was dropped before. [Calls](crate::call) and
 //! `outgoing` ones have this span, too; the span around them, which may be that of a request, gets no fields.
 //!
-//! Of the same level and target are `in_flight.wait`, the wait for a permit of `in_flight`, with the name of the limit in
+//! Spans of the same level and target are `in_flight.wait`, the wait for a permit of `in_flight`, with the name of the limit in
 //! `rate_limit.policy` and `rate_limit.ended_by` (`permit`, `refused` or `given_up`); and `bandwidth.wait`, from the first wait of a body for
 //! its [bandwidth](crate::bandwidth) to its end, with `rate_limit.policy` and the sum of its waits in `rate_limit.wait_ms`.
 //!
 //! # When not to use it
 //! - Without a service to put it around: [`Limits::decide`](crate::limits::Limits::decide) takes any request.
-//! - For calls that are not HTTP ([`call`](crate::call)), and to bound how much runs at once (`in_flight`).
+//! - For calls that are not HTTP ([`call`](crate::call)), and to bound concurrent work (`in_flight`).
 
 mod builder;
 mod gate;
@@ -93,6 +93,6 @@ pub use crate::respond::extractor::NotLimited;
 
 /// A service behind a [`RateLimitLayer`].
 ///
-/// Works for every request and response body. A denial is a response, never an error, and the inner service is then not
+/// It works for every request and response body. A denial is a response, never an error, and the inner service is then not
 /// called.
 pub type RateLimit<S, R = crate::respond::ProblemJson> = crate::guard::Guarded<S, RateLimitLayer<R>>;

@@ -1,8 +1,8 @@
-//! The layers that a layer knows further in: [`LayersWithin`].
+//! The inner layers that a layer knows: [`LayersWithin`].
 //!
-//! A service is ready when those inside of it are. So the layers that are asked while a layer asks whether the service inside is ready are
-//! those that each of its requests comes to. A router, which is ready whatever its routes are, hides what is behind it. A service
-//! that asks several at once, such as `tower::steer::Steer`, chooses one of them for a request: then nothing behind it is known.
+//! A service is ready when its inner services are. So the layers that are polled while a layer polls its inner service are
+//! the layers that each of its requests reaches. A router, which is ready whatever its routes are, hides its inner layers. A service
+//! that polls several at once, such as `tower::steer::Steer`, chooses one of them for a request: then nothing inside it is known.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;
@@ -11,11 +11,11 @@ use std::task::Poll;
 use crate::limits::LimitsHandle;
 
 thread_local! {
-    /// The limits that were asked so far, while a layer around wants to know them.
+    /// The limits that were polled so far, while an outer layer collects them.
     static ASKED: RefCell<Option<AskedLayers>> = const { RefCell::new(None) };
 }
 
-/// The limits of the layers further in, from the outside to the inside, once they are known.
+/// The limits of the inner layers, from outside to inside, once they are known.
 #[derive(Default)]
 pub(super) struct LayersWithin(OnceLock<Box<[LimitsHandle]>>);
 
@@ -24,7 +24,7 @@ pub(super) struct LayersWithin(OnceLock<Box<[LimitsHandle]>>);
 struct AskedLayers {
     /// From the outside to the inside.
     layers: Vec<LimitsHandle>,
-    /// Whether two were asked of which none is within the other.
+    /// Whether two were polled and neither is inside the other.
     is_a_choice: bool,
 }
 
@@ -33,7 +33,7 @@ impl LayersWithin {
         self.0.get().map_or(&[], |known| known)
     }
 
-    /// Asks whether the service inside is ready, for the layer with these limits.
+    /// Polls whether the inner service is ready, for the layer with these limits.
     #[inline]
     pub(super) fn ask<T>(&self, own: &LimitsHandle, poll: impl FnOnce() -> Poll<T>) -> Poll<T> {
         if self.0.get().is_some() && ASKED.with_borrow(Option::is_none) {
@@ -54,7 +54,7 @@ impl LayersWithin {
                 around.add(own, layers);
             }
         });
-        // Until it is ready there may be some that were not asked yet.
+        // Until it is ready, some layers may not have been polled yet.
         if polled.is_ready() || asked.is_a_choice {
             self.0.get_or_init(|| layers.into());
         }
@@ -72,11 +72,11 @@ impl AskedLayers {
     }
 }
 
-/// The limits that a layer around has asked so far, put back even where a poll panics.
+/// The limits that an outer layer has collected so far, restored even if a poll panics.
 struct OuterAsk(Option<AskedLayers>);
 
 impl OuterAsk {
-    /// The limits that were asked meanwhile.
+    /// The limits that were polled meanwhile.
     fn end(mut self) -> AskedLayers {
         ASKED.replace(self.0.take()).unwrap_or_default()
     }

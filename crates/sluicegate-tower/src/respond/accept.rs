@@ -55,7 +55,7 @@ fn thousandths(weight: &str) -> u16 {
     }
 }
 
-/// The weight of a kind: that of the most specific range; of several equally specific ranges, the highest
+/// The weight of a kind: the weight of the most specific range; of several equally specific ranges, the highest
 /// weight.
 #[derive(Clone, Copy, Default)]
 struct Best {
@@ -90,7 +90,7 @@ mod tests {
             ("TEXT/HTML, application/json;q=0", true),
             ("*/*, application/*;q=0", true),
             ("*/*", false),
-            // Firefox, Chrome and Safari, as they ask for a page.
+            // Firefox, Chrome and Safari, requesting a page.
             ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true),
             (
                 "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,image/webp,image/apng,*/*;q=0.8,\

@@ -13,11 +13,11 @@ use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 use sluicegate_core::{Decision, Outcome, Policy};
 
-/// The decision of a layer about a request, and the policies that it decided by.
+/// The decision of a layer about a request, and its policies.
 ///
 /// Handlers find the decision of the innermost layer in the extensions of their request; with the feature `axum` it
 /// is an extractor. A response carries the joined decision of all layers: a refusal always, and any other response if a layer
-/// of ours or middleware further out has [asked for it](Self::ask_for).
+/// of ours or outer middleware has [asked for it](Self::ask_for).
 /// It derefs to [`Decision`], and names the policies and quotas that the numbers belong to:
 ///
 /// ```
@@ -35,7 +35,7 @@ use sluicegate_core::{Decision, Outcome, Policy};
 pub struct Decided {
     /// The outcome, and the statuses of the quotas.
     pub decision: Decision,
-    /// The policies that were asked, in the order of the limits; with stacked layers, those of the outer layer first.
+    /// The policies that were asked, in the order of the limits; with nested layers, the outer layer's first.
     pub policies: Arc<[Arc<Policy>]>,
 }
 
@@ -46,7 +46,7 @@ impl Decided {
         Self { decision, policies }
     }
 
-    /// Asks the layers behind this point to put their decision on the request with these extensions into the extensions of its
+    /// Asks the inner layers to put their decision on the request with these extensions into the extensions of its
     /// response, for middleware around the layers. Otherwise only refusals carry the decision.
     ///
     /// ```
@@ -90,7 +90,7 @@ impl Decided {
         self.policy_of(status)?.quotas().get(status.quota_index())
     }
 
-    /// This decision joined with the decision of a layer further in on the same request.
+    /// This decision joined with the decision of an inner layer on the same request.
     #[must_use]
     pub fn merge(&self, inner: &Self) -> Self {
         let decision = self.decision.merge(self.policies.len(), &inner.decision);
@@ -98,7 +98,7 @@ impl Decided {
     }
 }
 
-/// Marks a request whose response is searched further out for the decision of layers further in.
+/// Marks a request with a response that an outer layer searches for the decision of inner layers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Announced;
 
@@ -115,7 +115,7 @@ impl Deref for Decided {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shown<'a> {
     pub(crate) decided: &'a Decided,
-    /// The status whose numbers clients see: that of the quota that decided, if its policy is not hidden; otherwise that of the
+    /// The status with the numbers for clients: of the quota that decided, if its policy is not hidden; otherwise of the
     /// tightest quota that is not hidden.
     pub(crate) status: Option<&'a QuotaStatus>,
     /// Whole seconds after which a refused request may be tried again: at least 1, and never before the wait is over.
@@ -151,7 +151,7 @@ impl<'a> Shown<'a> {
         refused.map(|(_, quota)| quota.label())
     }
 
-    /// The moment `after` the one at which the numbers hold, as time since the epoch of the store's clock.
+    /// The moment `after` the moment of the numbers, as time since the epoch of the store's clock.
     pub(crate) fn at(self, after: Duration) -> Duration {
         self.decided.stands_at().saturating_add(after)
     }

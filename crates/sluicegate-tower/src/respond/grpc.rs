@@ -1,4 +1,4 @@
-//! Refusals that gRPC clients understand: [`GrpcStatus`], and [`GrpcOr`] for servers that speak both.
+//! Refusals for gRPC clients: [`GrpcStatus`], and [`GrpcOr`] for servers that speak both.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::key::RequestView;
 use crate::respond::ProblemJson;
 use crate::respond::refusal::{Refusal, RefusalReason, Respond};
 
-/// The field that tells a gRPC client with automatic retries how long to wait; negative for no retry (gRFC A6).
+/// The field with the wait for gRPC clients with automatic retries; negative for no retry (gRFC A6).
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 /// Answers refused requests with a gRPC status: HTTP 200 without a body, and the status in the header fields.
@@ -19,12 +19,12 @@ const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 /// | refused | status | details |
 /// |---|---|---|
 /// | exceeds a quota, or too many at once, or the key is suspended | `RESOURCE_EXHAUSTED` | `RetryInfo`, `QuotaFailure`, `grpc-retry-pushback-ms` |
-/// | costs more than the limit ever lets pass | `RESOURCE_EXHAUSTED` | `QuotaFailure`, and a pushback of -1: no retry helps |
+/// | costs more than the limit ever passes at once | `RESOURCE_EXHAUSTED` | `QuotaFailure`, and a pushback of -1: no retry helps |
 /// | no key | by its HTTP status: 401 is `UNAUTHENTICATED`, 403 `PERMISSION_DENIED` | a pushback of -1 |
-/// | others, such as a service with too much to do, or no answer from the store | by their HTTP status: 503 is `UNAVAILABLE` | as far as a wait helps, as the first |
+/// | others, such as an overloaded service, or no answer from the store | by their HTTP status: 503 is `UNAVAILABLE` | as the first, if a wait helps |
 ///
 /// Waits are rounded up to whole milliseconds. A stream is one request, decided when it begins. To limit the messages of
-/// a long stream, ask a limiter in the handler, or limit how many streams are open with an
+/// a long stream, ask a limiter in the handler, or limit the open streams with an
 /// `InFlightLayer`.
 ///
 /// ```
@@ -44,7 +44,7 @@ const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 #[non_exhaustive]
 pub struct GrpcStatus;
 
-/// Answers gRPC and gRPC-Web requests with [`GrpcStatus`], and all others with `R`.
+/// Answers gRPC and gRPC-Web requests with [`GrpcStatus`], and all other requests with `R`.
 ///
 /// A request is one of gRPC if its `Content-Type` says so: `application/grpc` and `application/grpc-web`, with any suffix
 /// such as `+proto`; not `application/grpcfoo`.
@@ -71,7 +71,7 @@ impl GrpcStatus {
 }
 
 impl<R> GrpcOr<R> {
-    /// `other` answers requests that are not gRPC.
+    /// The responder, with `other` for requests that are not gRPC.
     pub const fn new(other: R) -> Self {
         Self { other }
     }
@@ -145,7 +145,7 @@ impl GrpcKind {
     }
 }
 
-/// The status and its message, which repeats nothing of the request.
+/// The status and its message, which repeats no part of the request.
 fn status(refusal: &Refusal<'_>) -> (Code, String) {
     let code = match refusal.reason() {
         RefusalReason::Exceeded(_) | RefusalReason::Suspended(_) | RefusalReason::Impossible(_) => {
@@ -170,7 +170,7 @@ fn wait_ms(refusal: &Refusal<'_>) -> Option<u64> {
     Some(exact.filter(|exact| *exact <= whole).unwrap_or(whole).max(1))
 }
 
-/// Maps the status as gRPC maps the statuses of HTTP, and more precisely where this side's reason is known.
+/// Maps the status like gRPC's mapping of HTTP statuses, and more precisely if the reason is known here.
 fn code_of(status: StatusCode) -> Code {
     match status {
         StatusCode::BAD_REQUEST => Code::InvalidArgument,

@@ -1,4 +1,4 @@
-//! A responder that has to wait for something: [`RespondLater`].
+//! An asynchronous responder: [`RespondLater`].
 
 use std::future::Future;
 
@@ -8,13 +8,13 @@ use http::Response;
 use crate::respond::problem::ProblemJson;
 use crate::respond::refusal::{Later, Refusal, Respond};
 
-/// Makes responses that have to be waited for; made by
+/// Makes asynchronous responses; made by
 /// [`respond_async`](crate::rate_limit::RateLimitLayerBuilder::respond_async). If there is no time to wait, it responds as
 /// [`ProblemJson`].
 #[derive(Clone, Copy, Debug)]
 pub struct RespondLater<F>(pub(crate) F);
 
-// Only `respond_async` makes one, so a message about a missing responder need not name it.
+// Only `respond_async` makes one, so a message about a missing responder does not have to name it.
 #[diagnostic::do_not_recommend]
 impl<F, A, B> Respond<B> for RespondLater<F>
 where

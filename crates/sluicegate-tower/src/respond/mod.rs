@@ -1,10 +1,10 @@
 //! The header fields of all responses, and the responses to refused requests.
 //!
-//! | | is | default |
+//! | type | purpose | default |
 //! |---|---|---|
-//! | [`HeaderFields`] | which families of fields responses carry | `X-RateLimit-*`, and all on refusals |
-//! | [`Respond`] | makes the response to a refused request | [`ProblemJson`], problem details of RFC 9457, or as OpenAI's API with its fields |
-//! | [`Refusal`] | tells a responder the reason, and the numbers that the client may see | |
+//! | [`HeaderFields`] | the families of fields in responses | `X-RateLimit-*`, and all on refusals |
+//! | [`Respond`] | makes the response to a refused request | [`ProblemJson`], problem details of RFC 9457, or OpenAI's format with its fields |
+//! | [`Refusal`] | has the reason for a responder, and the numbers that the client may see | |
 //!
 //! Fields, body and decision show the same numbers, computed once: waits in whole seconds, rounded
 //! up, and never a `Retry-After` of 0.

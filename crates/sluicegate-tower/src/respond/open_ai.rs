@@ -1,4 +1,4 @@
-//! The body of a refusal as OpenAI's API writes it, for clients that know it.
+//! The body of a refusal in the format of OpenAI's API, for its clients.
 
 use std::fmt::{self, Write as _};
 
@@ -7,8 +7,8 @@ use http::StatusCode;
 use crate::respond::problem::Escaped;
 use crate::respond::refusal::{Refusal, RefusalReason};
 
-/// Writes the error that clients of that API read: its type is the policy that has no room, as `tokens`, and its message says when to come
-/// back, in the words that some clients look for.
+/// Writes the error that clients of that API read: its type is the policy without room, such as `tokens`, and its message has the wait in
+/// the words that some clients search for.
 #[cold]
 pub(super) fn write(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     body.push_str(r#"{"error":{"message":""#);
@@ -28,7 +28,7 @@ pub(super) fn write(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     }
 }
 
-/// The name of the policy that has no room, or of the number at once.
+/// The name of the policy without room, or of the limit on concurrent requests.
 fn policy<'a>(refusal: &Refusal<'a>) -> Option<&'a str> {
     match (refusal.decided(), refusal.standing()) {
         (Some(decided), Some(standing)) => {

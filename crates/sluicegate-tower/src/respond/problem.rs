@@ -13,10 +13,10 @@ use crate::respond::open_ai;
 use crate::respond::refusal::{Refusal, RefusalReason, Respond, write_number};
 
 /// Problem details (RFC 9457), with the problem types that the rate limit draft defines, `quota-exceeded` and, for keys that are
-/// suspended, `abnormal-usage-detected`, and the numbers that the header fields carry; a service that has too much to do has a type of
-/// its own. For every body that can be made of [`Bytes`].
+/// suspended, `abnormal-usage-detected`, and the numbers of the header fields; an overloaded service has a type of
+/// its own. It supports every body that can be made from [`Bytes`].
 ///
-/// With the header fields of [OpenAI's API](crate::respond::HeaderFields::OpenAi) the body is as in that API, of `application/json`.
+/// With the header fields of [OpenAI's API](crate::respond::HeaderFields::OpenAi) the body has that API's format, as `application/json`.
 ///
 /// A client whose `Accept` prefers text or HTML to JSON, as a browser's does, gets one line of plain text.
 ///
@@ -126,7 +126,7 @@ fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     };
     if let Some(head) = head {
         body.push_str(head);
-        // The words are plain, and the numbers are ours.
+        // The text needs no escapes: its words and numbers are our own.
         refusal.say(body)?;
         body.push_str(r#"","retry_after":"#);
         write_number(body, refusal.retry_after_seconds().unwrap_or(1))?;

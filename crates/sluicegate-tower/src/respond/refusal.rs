@@ -16,16 +16,16 @@ use crate::respond::decided::{Decided, MOST, Shown, ceil_seconds};
 use crate::respond::headers::style::{BodyForm, Form};
 use crate::respond::headers::write::{come_back_after, forbid_caching};
 
-/// A request that is not let through, with the reason.
+/// A refused request, with the reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Refusal<'a> {
     reason: RefusalReason<'a>,
     request: RequestView<'a>,
-    /// The part of the decision that the client may see, if it came to one.
+    /// The part of the decision that the client may see, if there is one.
     pub(crate) shown: Option<Shown<'a>>,
     status: StatusCode,
     wait: Option<u64>,
-    /// How the default responder writes it.
+    /// The format of the default responder's body.
     pub(crate) body: BodyForm,
     /// Whether the client caused the refusal. If not, layers around this one give their units back.
     is_clients_doing: bool,
@@ -37,10 +37,10 @@ pub struct Refusal<'a> {
 /// |---|---|---|
 /// | [`Exceeded`](Self::Exceeded), [`Suspended`](Self::Suspended) | 429 | the exact wait |
 /// | `ConcurrencyExceeded` | 429 | 1, because it is unknown when a permit comes back |
-/// | `Overloaded` | 503 | as long as what is under way takes, and some seconds more for each client |
+/// | `Overloaded` | 503 | the time for the current requests, plus a few seconds that differ per client |
 /// | [`Impossible`](Self::Impossible) | 403 | none |
-/// | [`Blocked`](Self::Blocked) | 403, or as the layer says | none |
-/// | [`MissingKey`](Self::MissingKey) | as the limit says | none |
+/// | [`Blocked`](Self::Blocked) | 403, or the layer's status | none |
+/// | [`MissingKey`](Self::MissingKey) | the limit's status | none |
 /// | [`Outage`](Self::Outage), [`LookupTimeout`](Self::LookupTimeout) | 503 | 1 |
 /// | [`QueueFull`](Self::QueueFull) | 503 | the wait for the turn, at least 1 |
 /// | [`Mistake`](Self::Mistake) | 500 | none |
@@ -49,12 +49,12 @@ pub struct Refusal<'a> {
 pub enum RefusalReason<'a> {
     /// It exceeds a quota: 429, with the wait in `Retry-After`.
     Exceeded(&'a Decided),
-    /// Its key is suspended, because it went on after many refusals: 429, with the rest of the suspension in `Retry-After`.
+    /// Its key is suspended, because it continued after many refusals: 429, with the rest of the suspension in `Retry-After`.
     Suspended(&'a Decided),
-    /// Its cost is above what a quota ever lets pass at once: 403, and no wait helps.
+    /// Its cost is above the most that a quota ever passes at once: 403, and no wait helps.
     Impossible(&'a Decided),
-    /// It has no key, and the limit rejects such requests with this status; with 500 if this server does not tell who
-    /// connects.
+    /// It has no key, and the limit rejects such requests with this status; with 500 if this server does not pass on the
+    /// peer.
     MissingKey(&'a MissingKey, StatusCode),
     /// The store could not be reached, and a policy refuses in an outage
     /// ([`OnOutage::Deny`](sluicegate_core::OnOutage::Deny)): 503. The log has the cause.
@@ -62,15 +62,15 @@ pub enum RefusalReason<'a> {
     /// It has to wait, and the queue is full: 503. Has the wait for its turn; 0 if a key or a tier has to be
     /// looked up. The request has spent nothing.
     QueueFull(Duration),
-    /// The look-up of its key or its tier did not end [within this time](crate::rate_limit::RateLimitLayerBuilder::longest_lookup):
+    /// The lookup of its key or its tier did not end [within this time](crate::rate_limit::RateLimitLayerBuilder::longest_lookup):
     /// 503. It has spent nothing.
     LookupTimeout(Duration),
-    /// Its key has the most requests under way that are allowed at once: 429. If the limit waits, the request has waited in vain.
+    /// Its key has reached the limit of concurrent requests: 429. If the limit waits, the request has waited in vain.
     #[cfg(feature = "in-flight")]
     #[cfg_attr(docsrs, doc(cfg(feature = "in-flight")))]
     ConcurrencyExceeded(&'a InFlight),
-    /// The service has as much to do as it can bear, by a limit that [adapts](InFlight::adaptive), and this request matters no more than
-    /// others: 503. With the time in which what is under way [will be done](InFlight::drains_in). It has spent nothing.
+    /// The service is fully loaded, by a limit that [adapts](InFlight::adaptive), and this request is not more important than
+    /// the others: 503. With the time until the current requests [will be done](InFlight::drains_in). It has spent nothing.
     #[cfg(feature = "in-flight")]
     #[cfg_attr(docsrs, doc(cfg(feature = "in-flight")))]
     Overloaded(&'a InFlight, Duration),
@@ -95,17 +95,17 @@ impl<'a> Refusal<'a> {
         self.reason
     }
 
-    /// The request that is refused, without its body.
+    /// The refused request, without its body.
     pub fn request(&self) -> RequestView<'a> {
         self.request
     }
 
-    /// The decision of the layer, if it came to one.
+    /// The decision of the layer, if there is one.
     pub fn decided(&self) -> Option<&'a Decided> {
         self.shown.map(|shown| shown.decided)
     }
 
-    /// The status whose numbers the client may see, as in the header fields: that of the quota that decided,
+    /// The status with the numbers that the client may see, as in the header fields: of the quota that decided,
     /// unless its policy is [hidden](sluicegate_core::policy::PolicyBuilder::hidden). `None` if nothing was decided, and if all
     /// policies are hidden.
     pub fn standing(&self) -> Option<&'a QuotaStatus> {
@@ -117,7 +117,7 @@ impl<'a> Refusal<'a> {
         self.shown.into_iter().flat_map(Shown::violated).chain(self.at_once().map(|(name, _)| name))
     }
 
-    /// The name and the permits of the limit on requests at once that is reached, if that is the reason.
+    /// The name and the permits of the limit on requests at once that is reached, if it is the reason.
     pub(super) fn at_once(&self) -> Option<(&'a str, u64)> {
         match self.reason {
             #[cfg(feature = "in-flight")]
@@ -145,7 +145,7 @@ impl<'a> Refusal<'a> {
             | RefusalReason::Impossible(decided) => Some(Shown::of(decided)),
             _ => None,
         };
-        // It is unknown when an outage ends or a permit comes back; a second keeps clients from hammering.
+        // It is unknown when an outage ends or a permit comes back; a second keeps clients from retrying in a tight loop.
         let (status, wait, is_clients_doing) = match reason {
             RefusalReason::Exceeded(_) | RefusalReason::Suspended(_) => {
                 (StatusCode::TOO_MANY_REQUESTS, shown.and_then(|shown| shown.wait), true)
@@ -169,7 +169,7 @@ impl<'a> Refusal<'a> {
         Self { reason, request, shown, status, wait, body: BodyForm::default(), is_clients_doing }
     }
 
-    /// The refusal, whose body goes with header fields of this form.
+    /// The refusal with the body for header fields of this form.
     pub(crate) fn in_form(self, form: Form) -> Self {
         Self { body: form.body, ..self }
     }
@@ -218,8 +218,8 @@ impl<'a> Refusal<'a> {
         text.write_str(words)
     }
 
-    /// Adds the fields that every refusal has, except those of a decision, to a responder's response. With `tells`, layers around
-    /// learn whether to give their units back.
+    /// Adds the fields that every refusal has, except those of a decision, to a responder's response. With `tells`, outer
+    /// layers learn whether to give their units back.
     pub(crate) fn answer<B>(&self, mut response: Response<B>, tells: bool) -> Response<B> {
         forbid_caching(response.headers_mut());
         if let Some(seconds) = self.wait.filter(|_| self.shown.is_none()) {
@@ -286,7 +286,7 @@ pub trait Respond<B>: Send + Sync + 'static {
     /// The response.
     fn respond(&self, refusal: &Refusal<'_>) -> Response<B>;
 
-    /// The response, if it has to be waited for.
+    /// The response, if it is asynchronous.
     #[doc(hidden)]
     fn respond_later(&self, refusal: &Refusal<'_>) -> Option<Later<B>> {
         _ = refusal;
@@ -304,10 +304,10 @@ where
     }
 }
 
-/// A response that has not come.
+/// A pending response.
 pub(crate) type Later<B> = Pin<Box<dyn Future<Output = Response<B>> + Send>>;
 
-/// Marks a refusal that the client did not cause, in the extensions of the response: layers around it give
+/// Marks a refusal that the client did not cause, in the extensions of the response: outer layers give
 /// their units back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unserved;

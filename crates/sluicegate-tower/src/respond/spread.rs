@@ -1,6 +1,6 @@
 //! Random additions to the waits of refused clients, so that they do not all come back at once.
 //!
-//! A wait only gets longer: a shorter one would make the client come back in vain.
+//! A wait only gets longer: after a shorter one, the client would be refused again.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
@@ -13,7 +13,7 @@ pub(crate) type Spread = Box<dyn Fn() -> Duration + Send + Sync>;
 /// A random time from zero to `longest`, in whole seconds.
 pub(crate) fn up_to(longest: Duration) -> Spread {
     let longest = longest.as_secs();
-    // A client gains nothing by guessing it, and each new state has other keys.
+    // A client gains nothing by guessing it, and each new state has different keys.
     Box::new(move || Duration::from_secs(RandomState::new().hash_one(0) % longest.saturating_add(1)))
 }
 

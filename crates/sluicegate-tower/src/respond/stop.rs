@@ -1,4 +1,4 @@
-//! The reason why a request is not let through, with all that the answer needs: [`Stop`].
+//! The reason for a refusal, with the data for its answer: [`Stop`].
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::key::text::config_error;
 use crate::respond::decided::Decided;
 use crate::respond::refusal::RefusalReason;
 
-/// The reason why a request is not let through.
+/// The reason for a refusal.
 #[derive(Debug)]
 pub(crate) enum Stop {
     Decided(Decided),
@@ -20,7 +20,7 @@ pub(crate) enum Stop {
     /// The tier is unknown; clients see a missing key.
     UnknownTier(MissingKey, StatusCode),
     Mistake(ConfigError),
-    /// A reason that needs nothing else.
+    /// A reason without other data.
     Plain(RefusalReason<'static>),
 }
 
@@ -62,7 +62,7 @@ impl Stop {
         }
     }
 
-    /// The wait that a full queue tells.
+    /// The wait in the answer of a full queue.
     pub(crate) fn wait(&self) -> Option<Duration> {
         match self {
             Self::Plain(RefusalReason::QueueFull(wait)) => Some(*wait),

@@ -1,7 +1,7 @@
-//! The spend of a request on one limiter, and how it changes.
+//! The spend of a request on one limiter, and its changes.
 //!
 //! An account has a sum of units, and the receipts for them. A refund uses the youngest receipts
-//! first, because the least of their units has drained; a charge that the store did not answer is taken
+//! first, because the fewest of their units have drained; a charge that the store did not answer is taken
 //! out of the sum again, and an unanswered refund is not repeated.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,11 +22,11 @@ pub(super) struct MeterAccount {
     name: Option<Arc<str>>,
     key: Key,
     entries: Mutex<Entries>,
-    /// Set for a shadow policy, which is charged as well, and does not answer.
+    /// Set for a shadow policy, which is also charged, but does not answer.
     trial: Option<Arc<Trial>>,
 }
 
-/// The spend of an account, and the receipts by which it is given back.
+/// The spend of an account, and the receipts to give it back.
 struct Entries {
     spent: u64,
     /// The receipts of the request and of each answered charge, in that order.
@@ -35,7 +35,7 @@ struct Entries {
     now: Option<Now>,
 }
 
-/// How an account changes.
+/// A change of an account.
 pub(super) enum MeterEntry {
     Charge(u64),
     /// Gives back units of these receipts, which were taken out of the account.
@@ -52,7 +52,7 @@ impl Entries {
         let mut left = units.min(self.spent);
         self.spent -= left;
         let mut parts = SmallVec::new();
-        // The youngest first, because the least of their units has drained.
+        // The youngest first, because the fewest of their units have drained.
         while left > 0
             && let Some(mut receipt) = self.receipts.pop()
         {
@@ -148,7 +148,7 @@ impl MeterAccount {
         }
     }
 
-    /// The entries, with the receipt of a trial whose verdict may have come since the request began.
+    /// The entries, with the receipt of a trial, which may have arrived since the request began.
     fn known_entries(&self) -> MutexGuard<'_, Entries> {
         let known = self.trial.as_ref().and_then(|trial| trial.take_receipt());
         let mut entries = self.entries();

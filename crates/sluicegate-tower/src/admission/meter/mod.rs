@@ -22,14 +22,14 @@ use crate::respond::decided::Decided;
 
 /// The spend of a request, for handlers that learn its cost while they serve it: tokens, bytes, rows.
 ///
-/// Requests behind a layer with [`meter`](crate::limits::LimitsBuilder::meter) have it in their extensions. It is cheap to clone,
-/// and usable after the handler has returned: in a task, in a body that is still streamed. Clones share one account.
+/// Requests inside a layer with [`meter`](crate::limits::LimitsBuilder::meter) have it in their extensions. It is cheap to clone,
+/// and usable after the handler has returned: in a task, in a body that is still streaming. Clones share one account.
 ///
 /// A meter covers all limits that its request was checked against; [`of`](Self::of) picks one of them. It leaves out limits
 /// that did not apply, and limits that could not be decided in an outage. A meter without limits does nothing.
 /// Policies in shadow are charged as well, but are not part of the answer.
 ///
-/// Each call reaches the store at once; its [`Standing`] says how much is left then. Dropping the returned future undoes
+/// Each call reaches the store at once; its [`Standing`] has the units left then. Dropping the returned future undoes
 /// nothing. The fields of the response show the new state if the store has answered before the response comes: memory answers
 /// at once, other stores when the future is awaited.
 ///
@@ -39,7 +39,7 @@ use crate::respond::decided::Decided;
 ///
 /// async fn complete(request: Request<String>) -> Result<String, sluicegate_core::StoreError> {
 ///     let meter = request.extensions().get::<Meter>().cloned().unwrap_or_default();
-///     let answer = request.body().to_uppercase(); // at a cost that is known now
+///     let answer = request.body().to_uppercase(); // its cost is known now
 ///     // The limit's cost was an estimate: more is charged, or the rest is given back.
 ///     meter.of("tokens").settle(answer.len() as u64).await?;
 ///     Ok(answer)
@@ -50,13 +50,13 @@ use crate::respond::decided::Decided;
 /// | call | for | example |
 /// |---|---|---|
 /// | [`settle`](Self::settle) | an estimate was charged, the true cost is known | tokens of a model's answer |
-/// | [`charge`](Self::charge) | more work turned up | each further page of a report |
-/// | [`refund`](Self::refund) | less was done | an upstream that failed half way |
+/// | [`charge`](Self::charge) | additional work | each further page of a report |
+/// | [`refund`](Self::refund) | less work | an upstream that failed halfway |
 ///
 /// # When not to use it
-/// Where the cost follows from the request, use [`Limit::cost_fn`](crate::Limit::cost_fn); where it
+/// If the cost follows from the request, use [`Limit::cost_fn`](crate::Limit::cost_fn); if it
 /// follows from the response, [`Limit::refund_if`](crate::Limit::refund_if) or [`Limit::settle`](crate::Limit::settle). They need
-/// no handler that knows of limits.
+/// no handler that knows limits.
 #[derive(Clone, Default)]
 pub struct Meter(Option<Arc<[Arc<MeterAccount>]>>);
 
@@ -74,7 +74,7 @@ impl Meter {
         self.accounts().is_empty()
     }
 
-    /// The units that the request has spent so far on the limit on which it has spent most.
+    /// The units that the request has spent so far, on the limit with the highest spend.
     ///
     /// Shadow policies count as well. 0 for a meter without limits.
     pub fn spent(&self) -> u64 {
@@ -88,19 +88,19 @@ impl Meter {
     /// When the store gave no answer; the account is then as before, so that the call may be repeated.
     ///
     /// # Cancel safety
-    /// The store is asked by this call, and not by the first poll: what is dropped takes effect all the same. The fields of the
+    /// The store is asked by this call, not by the first poll: a dropped future still takes effect. The fields of the
     /// response show it only if the future was awaited, or the store answered at once, as memory does.
     pub fn charge(&self, units: u64) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
         self.change(self.accounts().iter().map(|account| account.charge(units)).collect())
     }
 
-    /// Gives `units` back to each limit: at most the units that the request has spent, as far as they still count.
+    /// Gives `units` back to each limit: at most the units that the request has spent and that still count.
     ///
     /// # Errors
     /// When the store gave no answer. It is then unknown whether the units were given back, and they are not given back again.
     ///
     /// # Cancel safety
-    /// The store is asked by this call, and not by the first poll: what is dropped takes effect all the same. The fields of the
+    /// The store is asked by this call, not by the first poll: a dropped future still takes effect. The fields of the
     /// response show it only if the future was awaited, or the store answered at once, as memory does.
     pub fn refund(&self, units: u64) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
         self.change(self.accounts().iter().map(|account| account.refund(units)).collect())
@@ -113,13 +113,13 @@ impl Meter {
     /// As [`charge`](Self::charge) and [`refund`](Self::refund).
     ///
     /// # Cancel safety
-    /// The store is asked by this call, and not by the first poll: what is dropped takes effect all the same. The fields of the
+    /// The store is asked by this call, not by the first poll: a dropped future still takes effect. The fields of the
     /// response show it only if the future was awaited, or the store answered at once, as memory does.
     pub fn settle(&self, actual: u64) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
         self.change(self.accounts().iter().map(|account| account.settle(actual)).collect())
     }
 
-    /// The spends of a request that is about to be decided, in the order of its asks.
+    /// The spends of a request before its decision, in the order of its asks.
     pub(super) fn of_request(
         plan: &LimitPlan,
         asks: &RequestAsks,
@@ -141,7 +141,7 @@ impl Meter {
         Self::from_accounts(asked.chain(tried).collect())
     }
 
-    /// Puts the meter into the extensions of a request, joined with the meters of layers further out.
+    /// Puts the meter into the extensions of a request, joined with the meters of outer layers.
     pub(crate) fn enter(&self, extensions: &mut Extensions) {
         let outer = extensions.remove::<Self>().unwrap_or_default();
         let both = match (self.accounts(), outer.accounts()) {
@@ -152,7 +152,7 @@ impl Meter {
         extensions.insert(both);
     }
 
-    /// Gives back all units of the accounts for whose places `is_given_back` is true.
+    /// Gives back all units of the accounts with indices for which `is_given_back` is true.
     pub(super) fn give_back(&self, is_given_back: impl Fn(usize) -> bool) {
         let accounts = self.accounts().iter().enumerate();
         let changes: Vec<_> = accounts
@@ -164,8 +164,8 @@ impl Meter {
         }
     }
 
-    /// Sets the spend of each account for whose place `actual` returns units, all in one call of the store, whose answer is not waited
-    /// for.
+    /// Sets the spend of each account for which `actual` returns units, all in one call of the store. Its answer is not
+    /// waited for.
     pub(crate) fn settle_each(&self, actual: impl Fn(usize) -> Option<u64>) {
         let accounts = self.accounts().iter().enumerate();
         let changes: Vec<_> = accounts
@@ -223,7 +223,7 @@ impl Meter {
                 }
                 Err(error) => {
                     for (account, charged) in enforced {
-                        // A refund that is given twice would let more pass than the policy allows.
+                        // A refund that is given twice would admit more than the policy allows.
                         account.forget(charged);
                     }
                     Err(error)

@@ -2,7 +2,7 @@
 
 use crate::respond::decided::Decided;
 
-/// The state of a request's keys after its [`Meter`](crate::Meter) has charged units or given some back.
+/// The state of a request's keys after its [`Meter`](crate::Meter) has charged or given back units.
 ///
 /// ```
 /// use sluicegate_tower::Meter;
@@ -20,13 +20,13 @@ impl Standing {
         Self(decided)
     }
 
-    /// Whether a limit has no unit left, so that a request which comes now is refused or has to wait. False if the meter covers no
+    /// Whether a limit has no unit left, so that a request now is refused or has to wait. False if the meter covers no
     /// enforced limit.
     pub fn is_used_up(&self) -> bool {
         self.remaining() == Some(0)
     }
 
-    /// The units left of the limit with the least: 0 also if it is in debt. `None` if the meter covers no enforced limit.
+    /// The units left in the tightest limit: 0 also if it is in debt. `None` if the meter covers no enforced limit.
     pub fn remaining(&self) -> Option<u64> {
         self.0.as_ref().map(|decided| decided.remaining())
     }

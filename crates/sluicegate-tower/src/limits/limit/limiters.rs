@@ -16,10 +16,10 @@ use crate::limits::tiers::Tiers;
 impl Limit {
     /// One of several limiters, chosen per request by the name of its tier; see [`Tiers`].
     ///
-    /// A request for which `choose` names no tier, or an unknown one, is treated as the tiers say for such
+    /// If `choose` names no tier or an unknown one, the request is treated by the tiers' setting for such
     /// requests.
     ///
-    /// `choose` is a function, or a closure that is written directly in the call: only then the compiler infers that the name
+    /// `choose` is a function, or a closure written directly in the call: only then can the compiler infer that the name
     /// may be borrowed from the request.
     ///
     /// ```
@@ -51,8 +51,8 @@ impl Limit {
     }
 
     /// As [`tiered`](Self::tiered), for tiers that have to be looked up: `choose` takes what it needs from the request
-    /// and returns a future. The request waits for it, for as long as
-    /// [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup) says.
+    /// and returns a future. The request waits for it up to
+    /// [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup).
     pub fn tiered_async<F, T, N>(tiers: Tiers, choose: F) -> Self
     where
         F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
@@ -67,23 +67,24 @@ impl Limit {
         Self::of(LimiterSource::tiers(tiers, choose))
     }
 
-    /// A limit whose policy is chosen per request, for policies that differ in more than their numbers; for a customer's numbers use
+    /// A limit with a policy chosen per request, for policies that differ in more than their numbers; for a customer's numbers use
     /// [`quota_by`](Self::quota_by). `choose` returns a [`Chosen`] or
     /// a value that converts into it: a policy, its builder, a limiter on this store, or a `Result` of these.
     ///
     /// # Which policies are open
     /// A policy is opened when it is first chosen, and 100 stay open, or [another number](Self::open_at_most). To open one more, the
     /// least recently chosen are closed. A [`MemoryStore`](sluicegate_core::MemoryStore) has a table for each open policy,
-    /// with the policy's [room for keys](sluicegate_core::policy::PolicyBuilder::table_size), and would lose it with the policy: so a
-    /// policy stays open while any of its keys owes. Redis loses nothing.
+    /// with the policy's [room for keys](sluicegate_core::policy::PolicyBuilder::table_size), and would drop it with the policy: so a
+    /// policy stays open while any of its keys is in debt. Redis loses nothing.
     ///
-    /// If all open policies have to stay, up to ten times as many are opened. That is logged once a minute, shown on the status page
+    /// If all open policies have to stay, up to ten times as many are opened. This is logged once a minute, shown on the status page
     /// and counted as `rate_limit_policies_kept_open_total`. Beyond that, a request that chooses another policy is refused with 500, and the
-    /// reason is logged. A table for 100,000 keys takes 2.4 MB, and one for a single key 2 to 3 kB: so set the table size of such policies.
+    /// reason is logged. A table for 100,000 keys takes 2.4 MB, and a table for a single key 2 to 3 kB: so set the table size of such
+    /// policies.
     ///
-    /// Policies of one name that differ only in quotas are one policy, whose keys have
+    /// Policies of one name that differ only in quotas are one policy with keys that have
     /// [quotas of their own](sluicegate_core::RateLimiter::with_quotas). A policy that differs in more replaces the open one for all keys.
-    /// Either way spent units still count: a plan that grows in the database grows here with the next request. Metrics show each name
+    /// In both cases spent units still count: a plan that grows in the database grows here with the next request. Metrics show each name
     /// by itself, up to 256, unless the policies are
     /// [counted as](sluicegate_core::policy::PolicyBuilder::counted_as) one.
     ///
@@ -116,8 +117,7 @@ impl Limit {
     }
 
     /// As [`by`](Self::by), for policies that have to be looked up: `choose` takes what it needs from the request and returns
-    /// a future. The request waits for it, for as long as [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup)
-    /// says.
+    /// a future. The request waits for it up to [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup).
     pub fn by_async<F, T, C>(store: impl IntoStore, choose: F) -> Self
     where
         F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
@@ -142,7 +142,7 @@ impl Limit {
     /// units that its key has spent count under the new plan; see
     /// [`RateLimiter::with_quotas`](sluicegate_core::RateLimiter::with_quotas) for the rule.
     ///
-    /// A request whose quota is invalid for the policy is refused with 500, and the error is logged.
+    /// A request with a quota that is invalid for the policy is refused with 500, and the error is logged.
     ///
     /// ```
     /// use sluicegate_core::{MemoryStore, Policy, Quota};
@@ -171,8 +171,8 @@ impl Limit {
     }
 
     /// As [`quota_by`](Self::quota_by), for quotas that have to be looked up: `choose` takes what it needs from the request and returns
-    /// a future. The request waits for it, for as long as
-    /// [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup) says.
+    /// a future. The request waits for it up to
+    /// [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup).
     pub fn quota_by_async<F, T, C>(mut self, choose: F) -> Self
     where
         F: Fn(RequestView<'_>) -> T + Send + Sync + 'static,
@@ -186,8 +186,8 @@ impl Limit {
         self
     }
 
-    /// Sets the number of policies of [`by`](Self::by) that stay open even if none of their keys owes: at least 1. Up to ten times as many
-    /// stay open while their keys owe. Default: 100. Other limits ignore it.
+    /// Sets the number of policies of [`by`](Self::by) that stay open even if none of their keys is in debt: at least 1. Up to ten times as
+    /// many stay open while their keys are in debt. Default: 100. Other limits ignore it.
     pub fn open_at_most(self, policies: usize) -> Self {
         if let Some(open) = self.source.open_policies() {
             open.set_at_most(policies);

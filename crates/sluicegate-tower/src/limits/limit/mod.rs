@@ -18,7 +18,7 @@ use crate::limits::predicate::Predicate;
 use crate::limits::source::LimiterSource;
 use crate::settle::{Reserve, Settle};
 
-/// A limiter with the key that it is asked about and the cost of a request.
+/// A limiter with the key and the cost of a request.
 ///
 /// ```
 /// use sluicegate_tower::{Limit, PeerIp, KeyExtractor};
@@ -47,7 +47,7 @@ pub struct Limit {
     pub(crate) when_missing: WhenMissing,
     pub(crate) refund_if: Option<RefundIf>,
     pub(crate) settle: Option<Arc<Settle>>,
-    /// The bodies whose bytes it counts, if it does not count requests.
+    /// The bodies with bytes that it counts, if it does not count requests.
     pub(crate) bandwidth: Option<Direction>,
     pub(crate) name: Option<Arc<str>>,
 }
@@ -95,7 +95,7 @@ impl Limit {
     /// Sets the units that a request spends. Default: 1.
     ///
     /// # Errors
-    /// When the cost is 0, which would limit nothing, or above what a quota of the policy ever lets pass at once, which would refuse
+    /// When the cost is 0, which would limit nothing, or above the most that a quota of the policy ever passes at once, which would refuse
     /// all requests.
     pub fn cost(mut self, cost: u64) -> Result<Self, ConfigError> {
         for limiter in self.source.known() {
@@ -120,7 +120,7 @@ impl Limit {
     }
 
     /// Computes the units that a request spends from the request. With a cost of 0 this limit does not apply to
-    /// the request. A cost above what a quota ever lets pass at once is refused with 403, because no wait helps.
+    /// the request. A cost above the most that a quota ever passes at once is refused with 403, because no wait helps.
     ///
     /// Clients may choose the cost here, so a closure that reads a header should have a bound of its own.
     ///
@@ -178,12 +178,12 @@ impl Limit {
         self
     }
 
-    /// Finds the true cost of a request in its response, and gives back or charges the difference to what it has spent at first: its
-    /// [`cost`](Self::cost), or what it [reserves](Self::reserve). Units that are charged so are spent whether they fit or not: those that do
-    /// not are a debt, and later requests wait until it is paid off.
+    /// Finds the true cost of a request in its response, and gives back or charges the difference to its first spend: its
+    /// [`cost`](Self::cost), or its [reservation](Self::reserve). Units charged in this way are spent whether they fit or not: units that
+    /// do not fit are a debt, and later requests wait until it is paid off.
     ///
     /// The layer has to read the bodies of responses for all places but a header: see [`RateLimitLayer::settling`](crate::RateLimitLayer::settling).
-    /// Routes of axum do so by themselves. A request that gets its units back by [`refund_if`](Self::refund_if) is not
+    /// Routes of axum do this by themselves. A request that gets its units back by [`refund_if`](Self::refund_if) is not
     /// settled. Default: the cost is final.
     ///
     /// ```
@@ -204,18 +204,18 @@ impl Limit {
         self
     }
 
-    /// Lets requests say how much they spend at first, until the response [settles](Self::settle) it. It takes the place of
+    /// Lets requests set their first spend, until the response [settles](Self::settle) it. It replaces
     /// [`cost`](Self::cost) and [`cost_fn`](Self::cost_fn).
     pub fn reserve(self, reserve: Reserve) -> Self {
         self.cost_fn(move |request| reserve.of(request))
     }
 
-    /// Makes this a limit on the bytes a second of bodies, in place of requests: its policy is in bytes, and bodies take them in pieces as they
+    /// Makes this a limit on bytes of bodies instead of requests: its policy is in bytes, and bodies take them in pieces as they
     /// pass. See the [module](crate::bandwidth).
     ///
-    /// The request itself spends nothing of the policy and is never refused by it; [`cost`](Self::cost), [`refund_if`](Self::refund_if) and
-    /// [`settle`](Self::settle) mean nothing here, but a [`cost_fn`](Self::cost_fn) of 0 takes a request out. The layer has to be one that
-    /// [reads bodies](crate::RateLimitLayer::settling) for downloads, and to have an [`UploadLayer`](crate::bandwidth::UploadLayer) around it
+    /// The request itself spends nothing from the policy and is never refused by it; [`cost`](Self::cost), [`refund_if`](Self::refund_if)
+    /// and [`settle`](Self::settle) have no meaning here, but a [`cost_fn`](Self::cost_fn) of 0 exempts a request. The layer has to
+    /// [read bodies](crate::RateLimitLayer::settling) for downloads, and have an [`UploadLayer`](crate::bandwidth::UploadLayer) around it
     /// for uploads. Default: requests are counted.
     ///
     /// ```
@@ -239,9 +239,9 @@ impl Limit {
         self
     }
 
-    /// Sets how to treat a request whose key is missing. Default: [`OnMissingKey::Share`]; but a request whose peer address
-    /// is unknown is refused with 500, and an error that tells how to fix it is logged once. Such a server does not
-    /// tell who connects, and one bucket for all clients is unlikely to be meant, unless it is chosen here.
+    /// Sets the treatment of a request without a key. Default: [`OnMissingKey::Share`]; but a request with a peer address that
+    /// is unknown is refused with 500, and an error with the fix is logged once. Such a server does not
+    /// pass on the peer, and one bucket for all clients is unlikely to be intended, unless it is set here.
     pub fn on_missing_key(mut self, action: OnMissingKey) -> Self {
         self.when_missing.chosen = Some(action);
         self

@@ -9,7 +9,7 @@ use crate::limits::limit::Limit;
 use crate::limits::pick::Which;
 
 impl Limit {
-    /// Whether a response may change what its request has spent.
+    /// Whether a response may change the spend of its request.
     pub(crate) fn gives_back(&self) -> bool {
         self.bandwidth.is_none() && (self.refund_if.is_some() || self.settle.is_some())
     }
@@ -47,7 +47,7 @@ impl Limit {
         self.source.chooses() && !known.is_empty() && known.iter().all(is_off)
     }
 
-    /// The name for logs and errors: the limit's own, or that of its first policy.
+    /// The name for logs and errors: the limit's own, or the name of its first policy.
     pub(crate) fn title(&self) -> String {
         let of_policy = || self.source.known().first().map(|limiter| limiter.policy().name().to_owned());
         let own = self.name.as_deref().map(str::to_owned);

@@ -2,8 +2,8 @@
 //!
 //! It is public for rules files, which compare as [`path_in`] does; not for applications.
 //!
-//! An operator writes a [`PathPattern`], a request's path has [`spellings`], and a [`Fold`] tells which differences between the two
-//! are ignored.
+//! An operator writes a [`PathPattern`], a request's path has [`spellings`], and a [`Fold`] sets the differences between the two
+//! to ignore.
 
 mod path_in;
 mod pattern;

@@ -11,7 +11,7 @@ use super::spelling::{has_dots, is_plain, spellings};
 use crate::key::RequestView;
 use crate::key::extraction::Purpose;
 
-/// Whether the path of a request matches one of these patterns, which rules files use as well.
+/// Whether the path of a request matches one of these patterns, which rules files also use.
 ///
 /// | pattern | matches |
 /// |---|---|
@@ -20,17 +20,17 @@ use crate::key::extraction::Purpose;
 /// | `/files/*`, `/files/{*rest}` | everything below: `/files/a`, `/files/a/b` and `/files/` itself, but not `/files`. Axum's `{*rest}` does not take `/files/` |
 ///
 /// A path is compared in its normal form, without the query: `//login`, `/%6cogin` and `/login;x=1` are `/login`. An encoded
-/// slash, `%2F`, does not separate. Case and a slash at the end make a difference, unless a [`PathReading`] says otherwise. In a nested axum
-/// router the path is the whole path that the client asked for, as [`RequestView::path`] has it.
+/// slash, `%2F`, does not separate. Case and a trailing slash make a difference, unless a [`PathReading`] says otherwise. In a nested axum
+/// router the path is the whole path that the client asked for, as in [`RequestView::path`].
 ///
-/// # Where in doubt
-/// Servers disagree where `/a/../b` leads. The comparison depends on the place of the condition:
+/// # Ambiguous paths
+/// Servers disagree about the target of `/a/../b`. The comparison depends on the place of the condition:
 ///
 /// | in | it matches |
 /// |---|---|
-/// | `only_if`, and everywhere else | as it is written, or where its dots lead |
-/// | [`deny`](crate::limits::LimitsBuilder::deny) | also in the reading of a server that takes `%2F` or a backslash for a slash; case and a slash at the end are ignored |
-/// | [`exempt`](crate::limits::LimitsBuilder::exempt) | only if it matches as it is written and in every reading of a server; never with dots |
+/// | `only_if`, and everywhere else | as written, or with its dots resolved |
+/// | [`deny`](crate::limits::LimitsBuilder::deny) | also in the reading of a server that takes `%2F` or a backslash for a slash; case and a trailing slash are ignored |
+/// | [`exempt`](crate::limits::LimitsBuilder::exempt) | only if it matches as written and in every reading of a server; never with dots |
 ///
 /// So do not negate it with `!` in a closure: use [`path_not_in`], which is right for all readings.
 ///
@@ -51,8 +51,8 @@ use crate::key::extraction::Purpose;
 /// ```
 ///
 /// # Errors
-/// When a pattern could never match, or would match other paths than it seems to: it does not begin with `/`, is not in the normal form,
-/// has a query, or has a `*` or a brace that is not a whole segment. The message names the pattern and what to write.
+/// When a pattern could never match, or would match other paths than it appears to: it does not begin with `/`, is not in the normal form,
+/// has a query, or has a `*` or a brace that is not a whole segment. The message names the pattern and a correction.
 pub fn path_in<P: Into<String>>(
     patterns: impl IntoIterator<Item = P>,
 ) -> Result<impl Fn(RequestView<'_>) -> bool + Clone + Send + Sync + 'static, ConfigError> {
@@ -90,12 +90,12 @@ pub fn path_not_in<P: Into<String>>(
     PathReading::new().path_not_in(patterns)
 }
 
-/// How the service behind reads paths: which differences it ignores.
+/// The differences between paths that the inner service ignores.
 ///
 /// If a server serves `/LOGIN` and `/login/` as `/login`, a limit on `/login` has to count all three. In a rules file, `paths` sets
 /// this.
 ///
-/// The default depends on the place: denials ignore case and a slash at the end, limits and exemptions do not.
+/// The default depends on the place: denials ignore case and a trailing slash, limits and exemptions do not.
 ///
 /// ```
 /// use http::Request;
@@ -114,7 +114,7 @@ pub struct PathReading {
 }
 
 impl PathReading {
-    /// Case and a slash at the end make a difference, except for denials.
+    /// Case and a trailing slash make a difference, except for denials.
     pub const fn new() -> Self {
         Self { ignores_case: None, ignores_trailing_slash: None }
     }
@@ -137,7 +137,7 @@ impl PathReading {
         self
     }
 
-    /// Tells `/login/` from `/login`, also for denials.
+    /// Distinguishes `/login/` from `/login`, also for denials.
     pub const fn keep_trailing_slash(mut self) -> Self {
         self.ignores_trailing_slash = Some(false);
         self
@@ -167,7 +167,7 @@ impl PathReading {
         Ok(move |request: RequestView<'_>| list.holds(request))
     }
 
-    /// The differences between paths and patterns that are ignored. By default, a path in doubt is denied and not exempt.
+    /// The differences between paths and patterns that are ignored. By default, an ambiguous path is denied and not exempt.
     #[doc(hidden)]
     pub fn fold(self, purpose: Purpose, sense: Sense) -> Fold {
         let is_doubtful = is_doubtful(purpose, sense);
@@ -178,11 +178,11 @@ impl PathReading {
     }
 }
 
-/// Patterns that a path is to match, or not to match.
+/// Patterns that a path has to match, or must not match.
 #[derive(Clone)]
 struct List {
     sense: Sense,
-    /// The patterns for places without doubt, and for places in doubt.
+    /// The patterns for strict and for loose readings.
     patterns: [Patterns; 2],
 }
 
@@ -234,7 +234,7 @@ impl Patterns {
     }
 }
 
-/// Whether a path in doubt is read as loosely as any server reads it: so that it is denied, and not exempt.
+/// Whether an ambiguous path is read as loosely as by any server, so that it is denied and not exempt.
 fn is_doubtful(purpose: Purpose, sense: Sense) -> bool {
     matches!((purpose, sense), (Purpose::Deny, Sense::In) | (Purpose::Exempt, Sense::NotIn))
 }

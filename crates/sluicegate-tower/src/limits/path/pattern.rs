@@ -8,10 +8,10 @@ use super::reading::Fold;
 use super::spelling::{has_dots, normal};
 use crate::key::text::{config_error, shown};
 
-/// A path in axum's syntax, as segments. Its [`Fold`] has been applied to it, as to the paths that it is compared with.
+/// A path in axum's syntax, as segments. Its [`Fold`] is already applied, as to the paths that it is compared with.
 #[derive(Clone, Debug)]
 pub struct PathPattern {
-    /// The text as it was written.
+    /// The original text.
     text: String,
     segments: Vec<PathSegment>,
     fold: Fold,
@@ -33,7 +33,7 @@ impl PathPattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// When no path would match it, or other paths than it seems. The message says what to write instead.
+    /// When no path would match it, or other paths than it appears to match. The message gives a correction.
     pub fn new(text: &str, fold: Fold) -> Result<Self, ConfigError> {
         let told = |problem: String| config_error(format!("the path {} {problem}", shown(text)));
         let mut segments = segments(text).map_err(told)?;
@@ -61,7 +61,7 @@ impl PathPattern {
         let mut left = path.strip_prefix('/');
         for segment in &self.segments {
             let Some(text) = left else {
-                // `/files` is `/files/` here, and that is below `/files/*`.
+                // `/files` is `/files/` here, which is below `/files/*`.
                 return self.fold.trailing_slash && path.starts_with('/') && *segment == PathSegment::Rest;
             };
             let behind = match segment {
@@ -94,7 +94,7 @@ pub fn split(text: &str) -> (&str, Option<&str>) {
     slash.map_or((text, None), |slash| (&text[..slash], Some(&text[slash + 1..])))
 }
 
-/// The segments of a pattern, or what is wrong with it.
+/// The segments of a pattern, or its mistake.
 fn segments(pattern: &str) -> Result<Vec<PathSegment>, String> {
     let Some(rest) = pattern.strip_prefix('/') else {
         return Err(format!("begins with no slash: write {:?}", format!("/{pattern}")));

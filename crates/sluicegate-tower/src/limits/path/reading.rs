@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Whether a path is to match, or not.
+/// Whether a path has to match, or must not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third")]
 pub enum Sense {
@@ -19,7 +19,7 @@ pub enum Sense {
 pub struct Fold {
     /// ASCII letters in any case.
     pub case: bool,
-    /// A path with a slash at its end and one without it.
+    /// A path with a trailing slash and the same path without it.
     pub trailing_slash: bool,
 }
 

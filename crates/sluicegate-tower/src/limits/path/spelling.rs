@@ -1,12 +1,12 @@
-//! The paths that a request may mean: servers disagree about some ways to write one.
+//! The paths that a request may mean: servers disagree about some spellings.
 //!
 //! # One form
 //! `//login`, `/%6cogin` and `/login;x=1` are `/login`: doubled slashes count as one, parameters are cut off, and `%..` escapes
 //! are decoded, once. An encoded slash or semicolon, `%2F` or `%3B`, stays a part of its segment, as it does for routers.
 //!
 //! # Several readings
-//! A path with dots leads elsewhere if a server resolves them, and some servers take `%2F` or a backslash for a slash. It is unknown
-//! what the server behind does, so such a path is read both ways.
+//! A path with dots changes if a server resolves them, and some servers take `%2F` or a backslash for a slash. The inner
+//! server's behaviour is unknown, so such a path is read both ways.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ use crate::key::text::decode_except;
 pub type Spellings<'a> = SmallVec<[Cow<'a, str>; 1]>;
 
 /// The paths that a request with this path may mean: for a limit its normal form and, if it has dots, the resolved path. Doors
-/// also consider the path as it is written, and as the most permissive server reads it.
+/// also consider the path as written, and as read by the most permissive server.
 pub fn spellings(path: &str, purpose: Purpose) -> Spellings<'_> {
     let mut all = Spellings::new();
     if is_plain(path) {
@@ -43,7 +43,7 @@ pub fn has_dots(path: &str) -> bool {
     !is_plain(path) && decoded(path).split(['/', '\\']).map(without_parameters).any(is_dots)
 }
 
-/// Whether there is clearly one way to read a path, as for most. It may be false for some other such paths.
+/// Whether a path clearly has only one reading, like most paths. It may be false for some paths with only one.
 pub(super) fn is_plain(path: &str) -> bool {
     // Each byte is looked up and none ends the loop: most paths are plain, and too short for wide registers.
     let (mut found, mut last) = (PathByte::OTHER, PathByte::OTHER);
@@ -89,7 +89,7 @@ pub(super) fn normal(path: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The path as it is written, decoded where it could not be written otherwise.
+/// The path as written, with escapes decoded only if the character could not be written plainly.
 fn written(path: &str) -> Cow<'_, str> {
     let kept = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/;".contains(&byte);
     match path.contains('%') {
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// The spellings behind the first, sorted.
+    /// The spellings after the first, sorted.
     fn others(path: &str, purpose: Purpose) -> Vec<String> {
         let mut all: Vec<_> = spellings(path, purpose).into_iter().map(Cow::into_owned).collect();
         assert_eq!(all.remove(0), normal(path), "{path}");

@@ -2,10 +2,10 @@
 
 use http::HeaderValue;
 
-/// The number of numbers that are kept as text.
+/// The count of numbers that are kept as text.
 const KEPT: usize = 4_096;
 
-/// The numbers below `KEPT`, four digits each, one behind the other.
+/// The numbers below `KEPT`, four digits each, in sequence.
 static DIGITS: &str = {
     const ALL: [[u8; 4]; KEPT] = digits();
     match str::from_utf8(ALL.as_flattened()) {

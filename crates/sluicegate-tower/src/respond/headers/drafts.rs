@@ -1,7 +1,7 @@
-//! The fields of earlier drafts, which clients of other limiters read.
+//! The fields of earlier drafts, for clients of other limiters.
 //!
-//! They show one quota, and the policies without names. So they cannot be joined with the fields of a service behind the
-//! layer, and the tighter of the two are sent.
+//! They show one quota, and the policies without names. So they cannot be joined with the fields of the inner
+//! service, and the tighter of the two are sent.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -58,7 +58,7 @@ fn left<const SIX: bool>(headers: &HeaderMap) -> Option<u64> {
     items.find_map(|item| item.trim().strip_prefix("remaining=")?.parse().ok())
 }
 
-/// `100;w=60, 1000;w=3600`: the quotas whose windows are whole seconds.
+/// `100;w=60, 1000;w=3600`: the quotas with windows of whole seconds.
 fn policies(shown: Shown<'_>) -> Option<HeaderValue> {
     let mut line = FieldLine::default();
     for (_, quota) in shown.quotas() {

@@ -8,7 +8,7 @@ use crate::respond::headers::join::ListFields;
 use crate::respond::headers::lines::FieldLine;
 use crate::respond::headers::style::Form;
 
-/// Adds the state of a key, behind the lists of other layers.
+/// Adds the state of a key, after the lists of other layers.
 pub(crate) fn say_in_flight(
     headers: &mut HeaderMap,
     form: Form,

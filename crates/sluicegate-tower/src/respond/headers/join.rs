@@ -1,6 +1,6 @@
-//! Fields that a response has already, to be joined with ours.
+//! Existing fields of a response, to be joined with ours.
 //!
-//! They come from a layer of ours further in, or from the service itself, such as an API behind
+//! They come from an inner layer of ours, or from the service itself, such as an API behind
 //! a gateway. Of two quotas with one name, the one that leaves less is shown.
 
 use std::cmp::Reverse;
@@ -21,7 +21,7 @@ pub(super) static OF_TOKENS: [HeaderName; 3] = [REPLENISH_RATE, BURST_CAPACITY, 
 #[derive(Debug, Default)]
 pub(super) struct ListFields([String; 2]);
 
-/// The quotas that a response names already.
+/// The quotas that a response already names.
 #[derive(Debug, Default)]
 pub(crate) struct Theirs<'a> {
     policies: Vec<ListMember<'a>>,
@@ -67,7 +67,7 @@ impl Theirs<'_> {
         Some(TheirQuota { limit, remaining: least, available_after: after })
     }
 
-    /// Both lists, theirs in front. Our quotas replace those of theirs that have the same name.
+    /// Both lists, theirs first. Our quotas replace theirs with the same name.
     pub(crate) fn join(
         &self,
         ours: [Option<HeaderValue>; 2],
@@ -110,7 +110,7 @@ pub(super) fn whole_number(value: &HeaderValue) -> Option<u64> {
     value.to_str().ok()?.parse().ok()
 }
 
-/// Lets scripts of other origins also read the fields among these that the response has.
+/// Lets scripts of other origins also read these fields, if the response has them.
 #[cold]
 pub(super) fn expose<'a>(headers: &mut HeaderMap, names: impl Iterator<Item = &'a HeaderName>) {
     let lines = headers.get_all(ACCESS_CONTROL_EXPOSE_HEADERS).iter();

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::respond::decided::{MOST, ShownQuota, ceil_seconds};
 
-/// A list of quotas, each a name and numbers. Put together on the stack and copied once it is whole: one allocation.
+/// A list of quotas, each a name and numbers. Built on the stack and copied when it is complete: one allocation.
 #[derive(Default)]
 pub(super) struct FieldLine(SmallVec<[u8; 128]>);
 
@@ -22,7 +22,7 @@ impl FieldLine {
         self.0.push(b'"');
     }
 
-    /// Goes on to the next item.
+    /// Starts the next item.
     pub(super) fn next_item(&mut self) {
         if !self.0.is_empty() {
             self.text(", ");
@@ -45,10 +45,10 @@ impl FieldLine {
     }
 }
 
-/// `"login";r=0;t=42, "day";r=7`. A quota that was asked twice is named once, with its tightest status.
+/// `"login";r=0;t=42, "day";r=7`. A quota that was asked twice is listed once, with its tightest status.
 ///
-/// With `longest`, the seconds of `Retry-After`, no `t` is larger: otherwise a quota that still has room would keep a client away
-/// for longer than necessary.
+/// With `longest`, the seconds of `Retry-After`, no `t` is larger: otherwise a quota that still has room would make a client wait
+/// longer than necessary.
 pub(super) fn standings_line(standings: &[ShownQuota<'_>], longest: Option<u64>) -> Option<HeaderValue> {
     let mut line = FieldLine::default();
     for (index, (standing, quota)) in standings.iter().enumerate() {
@@ -74,7 +74,7 @@ pub(super) fn tightest<'a>(standings: &[ShownQuota<'a>], label: &str) -> Option<
         .min_by_key(|standing| (standing.passed(), standing.remaining(), Reverse(standing.available_after())))
 }
 
-/// `"login";q=5;w=60, "day";q=100;w=86400`; nothing if there are no quotas.
+/// `"login";q=5;w=60, "day";q=100;w=86400`; `None` if there are no quotas.
 pub(crate) fn policy_line(quotas: &mut dyn Iterator<Item = &PolicyQuota>) -> Option<HeaderValue> {
     let (mut line, mut named) = (FieldLine::default(), SmallVec::<[&str; 4]>::new());
     for quota in quotas {

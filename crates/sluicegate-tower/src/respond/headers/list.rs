@@ -1,13 +1,13 @@
-//! Lists of quotas in fields that others have written, read as structured fields (RFC 9651).
+//! Lists of quotas in foreign fields, read as structured fields (RFC 9651).
 //!
-//! The parser is our own: the crate `sfv` adds more to a clean build than this file, and
+//! The parser is written here: the crate `sfv` adds more to a clean build than this file, and
 //! rewrites members instead of keeping their text. The tests compare the two.
 
 use http::HeaderValue;
 
 /// A quota in a list: its name and its parameters.
 ///
-/// It borrows from the field's line, so that a member of others keeps its text.
+/// It borrows from the field's line, so that a foreign member keeps its text.
 #[derive(Debug)]
 pub(crate) struct ListMember<'a> {
     /// The whole text of the member.
@@ -34,8 +34,8 @@ impl ListMember<'_> {
     }
 }
 
-/// The members of a list whose items are strings, as the rate limit draft has them. `None` if it is anything else:
-/// recipients ignore the whole field then.
+/// The members of a list of strings, as in the rate limit draft. `None` if it is anything else:
+/// recipients then ignore the whole field.
 pub(crate) fn members(line: &str) -> Option<Vec<ListMember<'_>>> {
     let mut members = Vec::new();
     let mut rest = line.trim_matches(' ');
@@ -125,7 +125,7 @@ fn bare_item(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// A string with its quotes, and what comes after it.
+/// A string with its quotes, and the text after it.
 fn string(text: &str) -> Option<(&str, &str)> {
     let mut characters = text.strip_prefix('"')?.char_indices();
     while let Some((at, c)) = characters.next() {
@@ -140,7 +140,7 @@ fn string(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// A byte sequence with its colons, and what comes after it.
+/// A byte sequence with its colons, and the text after it.
 fn bytes(text: &str) -> Option<(&str, &str)> {
     let (inside, _) = text.strip_prefix(':')?.split_once(':')?;
     let digits = inside.trim_end_matches('=');
@@ -151,7 +151,7 @@ fn bytes(text: &str) -> Option<(&str, &str)> {
     (is_padded && is_base64).then(|| text.split_at(inside.len() + 2))
 }
 
-/// A number of at most 15 digits, or of at most 12 and 3 behind the point, and what comes after it.
+/// A number of at most 15 digits, or of at most 12 and 3 after the point, and the text after it.
 fn number(text: &str) -> Option<(&str, &str)> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let (whole, rest) = split_while(digits, |c| c.is_ascii_digit());

@@ -1,6 +1,6 @@
 //! The header fields that show a client the state of its quotas: [`HeaderFields`], the list of all forms.
 //!
-//! A new form is a file of its own and a line in the list here.
+//! A new form is a new file and a line in the list here.
 
 mod digits;
 mod drafts;
@@ -27,7 +27,7 @@ pub(crate) use crate::respond::headers::in_flight::say_in_flight;
 pub use crate::respond::headers::style::LegacyReset;
 use crate::respond::headers::style::{BodyForm, Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET};
 
-/// The header fields of responses. Every refusal for which a wait helps has `Retry-After`, whatever is chosen.
+/// The header fields of responses. Every refusal has `Retry-After` if a wait helps, whatever the choice.
 ///
 /// - `X-RateLimit-Limit`, `X-RateLimit-Remaining` and `X-RateLimit-Reset` describe the quota that decided;
 ///   [`LegacyReset`] sets the meaning of the reset.
@@ -42,8 +42,8 @@ use crate::respond::headers::style::{BodyForm, Form, LIMIT, RATELIMIT, RATELIMIT
 ///
 /// No `t` of a refusal is larger than its `Retry-After`: a quota that still has room has no `t` in that case.
 ///
-/// If the service behind the layer sets such fields itself, as a gateway to a limited API does, the lists are joined
-/// into one, and of the `X-RateLimit-*` fields those that leave less stay. Of two quotas with one name, all fields show the one
+/// If the inner service sets such fields itself, like a gateway to a limited API, the lists are joined
+/// into one, and the `X-RateLimit-*` fields with fewer units left stay. Of two quotas with one name, all fields show the one
 /// that leaves less. A malformed list of the service is replaced, since clients could
 /// not read the joined one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,10 +72,10 @@ pub enum HeaderFields {
     Spring,
     /// Only the fields of OpenAI's API, three for each policy, which end in its name: `x-ratelimit-limit-tokens: 10000`,
     /// `x-ratelimit-remaining-tokens: 9500` and `x-ratelimit-reset-tokens: 1m30s` for the policy `tokens`. They describe the quota of the
-    /// policy that leaves least.
+    /// policy with the fewest units left.
     ///
-    /// [`ProblemJson`](crate::respond::ProblemJson) then writes refusals as that API does, for its clients: `{"error": {"message": ..,
-    /// "type": "tokens", "param": null, "code": "rate_limit_exceeded"}}`, where the type is the policy that has no room.
+    /// [`ProblemJson`](crate::respond::ProblemJson) then writes refusals in that API's format, for its clients: `{"error": {"message": ..,
+    /// "type": "tokens", "param": null, "code": "rate_limit_exceeded"}}`, with the policy without room as the type.
     OpenAi,
     /// No fields.
     None,

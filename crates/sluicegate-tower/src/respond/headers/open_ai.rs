@@ -1,6 +1,6 @@
-//! The fields of OpenAI's API, for clients that know them: three for each policy, which end in its name.
+//! The fields of OpenAI's API, for its clients: three for each policy, ending in its name.
 //!
-//! With policies `requests` and `tokens` they are those of that API. A reset is written as there, in hours, minutes and seconds.
+//! With policies `requests` and `tokens` they equal the API's own. A reset has the same format, in hours, minutes and seconds.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use sluicegate_core::store::QuotaStatus;
@@ -20,7 +20,7 @@ pub(super) static FIELDS: [HeaderName; 6] = [
     HeaderName::from_static("x-ratelimit-reset-tokens"),
 ];
 
-/// Writes the state of each policy that clients see: of its quotas that which leaves least.
+/// Writes the state of each visible policy: its quota with the fewest units left.
 #[cold]
 pub(super) fn write(headers: &mut HeaderMap, shown: Shown<'_>, _: Option<u64>, already: Already) {
     for (place, policy) in shown.decided.policies.iter().enumerate() {
@@ -32,7 +32,7 @@ pub(super) fn write(headers: &mut HeaderMap, shown: Shown<'_>, _: Option<u64>, a
     }
 }
 
-/// Writes the fields of a policy, unless the service's own fields leave less.
+/// Writes the fields of a policy, unless the service's own fields have fewer units left.
 fn write_policy(headers: &mut HeaderMap, policy: &str, status: &QuotaStatus, already: Already) {
     let named = |word: &str| format!("x-ratelimit-{word}-{policy}").parse::<HeaderName>();
     let (Ok(limit), Ok(remaining), Ok(reset)) = (named("limit"), named("remaining"), named("reset")) else {

@@ -2,7 +2,7 @@
 //!
 //! Its rates are whole numbers of tokens a second. In Spring, requests under a slower quota take several tokens
 //! each: five a minute is a rate of 1, a capacity of 60 and 12 requested tokens. This module does so for any quota, with the
-//! largest token of which a whole number comes in each second.
+//! largest token that gives a whole number each second.
 
 use http::header::{HeaderMap, HeaderValue};
 use sluicegate_core::policy::PolicyQuota;
@@ -25,12 +25,12 @@ pub(super) fn write(headers: &mut HeaderMap, shown: Shown<'_>, _: Option<u64>, a
 
 /// The state of a quota, in tokens.
 struct Tokens {
-    /// Units that are left.
+    /// Remaining units.
     remaining: u64,
     capacity: u64,
-    /// Tokens that come in a second.
+    /// Tokens per second.
     per_second: u64,
-    /// Tokens in a unit.
+    /// Tokens per unit.
     per_unit: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The choices of a layer about its fields: [`Style`], the [`Form`] among them, and the names that several forms have.
+//! The choices of a layer about its fields: [`Style`], the [`Form`] among them, and the names that several forms share.
 
 use http::header::{HeaderMap, HeaderName};
 
@@ -15,7 +15,7 @@ pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 pub(crate) struct Form {
     /// Whether it has `X-RateLimit-*`.
     pub(super) legacy: bool,
-    /// Whether it has `RateLimit-Policy` and `RateLimit`: on a response to a request that was let through, and on a refusal.
+    /// Whether it has `RateLimit-Policy` and `RateLimit`: on a response to an admitted request, and on a refusal.
     pub(super) lists: [bool; 2],
     /// Writes the other fields.
     pub(super) own: Option<WriteOwn>,
@@ -25,16 +25,16 @@ pub(crate) struct Form {
     pub(crate) body: BodyForm,
 }
 
-/// How the default responder writes the body of a refusal.
+/// The format of the default responder's body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum BodyForm {
     #[default]
     Problem,
-    /// As clients of OpenAI's API read it.
+    /// The format of OpenAI's API.
     OpenAi,
 }
 
-/// Writes the fields of a form; the seconds are those of `Retry-After`, if it is a refusal.
+/// Writes the fields of a form; the seconds are the number of `Retry-After`, for a refusal.
 pub(super) type WriteOwn = fn(&mut HeaderMap, Shown<'_>, Option<u64>, Already);
 
 impl Form {
@@ -58,7 +58,7 @@ impl Form {
     }
 }
 
-/// The meaning of `X-RateLimit-Reset`. Services differ, and clients cannot tell by looking.
+/// The meaning of `X-RateLimit-Reset`. Services differ, and clients cannot detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LegacyReset {
@@ -73,9 +73,9 @@ pub enum LegacyReset {
 pub(crate) struct Style {
     pub(crate) form: Form,
     pub(crate) reset: LegacyReset,
-    /// The fields that scripts of other origins may read, where a response has them.
+    /// The fields that scripts of other origins may read, if a response has them.
     pub(crate) exposes: Vec<HeaderName>,
-    /// Whether Envoy is told not to try again.
+    /// Whether Envoy is told not to retry.
     pub(crate) tells_envoy: bool,
     /// A field that repeats `Retry-After`.
     pub(crate) wait_also_in: Option<HeaderName>,
@@ -88,19 +88,19 @@ impl Style {
     }
 }
 
-/// The origin of rate limit fields that a response may have already.
+/// The origin of existing rate limit fields of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Already {
-    /// A responder, whose fields ours replace.
+    /// A responder; our fields replace its fields.
     Replaced,
     /// The service.
     Theirs,
-    /// A layer of ours, whose decision is part of the one that is written, and the service behind it.
+    /// An inner layer of ours, with a decision that is part of the written one, and the inner service.
     Both,
 }
 
 impl Already {
-    /// Whether their number of units left, `theirs`, is the one to show, and not our `remaining`.
+    /// Whether to show their number of units left, `theirs`, instead of our `remaining`.
     pub(super) fn leaves_less(self, theirs: u64, remaining: u64) -> bool {
         match self {
             Self::Replaced => false,

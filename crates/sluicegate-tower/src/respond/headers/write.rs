@@ -1,4 +1,4 @@
-//! Writes the fields of a response, among them the numbers of `X-RateLimit-*`.
+//! Writes the fields of a response, including the numbers of `X-RateLimit-*`.
 //!
 //! One pass writes all forms, after the service or the responder has written its own fields: ours are joined with theirs, or replace
 //! them in a refusal. The lists and the rarer forms are written elsewhere.
@@ -99,7 +99,7 @@ fn set_number(headers: &mut HeaderMap, name: HeaderName, value: Option<u64>) -> 
     set(headers, name, value.map(number))
 }
 
-/// Whether their numbers leave less and are kept: they are put back in that case.
+/// Whether their numbers leave less and are kept: then they are put back.
 #[cold]
 fn is_kept(
     theirs: HeaderValue,
@@ -152,7 +152,7 @@ fn has_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
     }
 }
 
-/// Writes the seconds after which a refused request may come back, and returns them.
+/// Writes the seconds after which a refused request may retry, and returns them.
 #[inline(never)]
 fn tell_wait(headers: &mut HeaderMap, style: &Style, seconds: u64) -> u64 {
     let seconds = come_back_after(headers, seconds);
@@ -164,7 +164,7 @@ fn tell_wait(headers: &mut HeaderMap, style: &Style, seconds: u64) -> u64 {
 }
 
 /// Sets `Retry-After` to this many seconds, unless the response already has a larger number. Returns the number that the
-/// response has then.
+/// response has afterwards.
 pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
     match headers.entry(RETRY_AFTER) {
         Entry::Vacant(empty) => _ = empty.insert(number(seconds)),
@@ -176,7 +176,7 @@ pub(crate) fn come_back_after(headers: &mut HeaderMap, seconds: u64) -> u64 {
     seconds
 }
 
-/// Repeats the wait of a refusal in the field that was chosen for it.
+/// Repeats the wait of a refusal in the configured field.
 pub(crate) fn repeat_wait(headers: &mut HeaderMap, style: &Style) {
     if let Some(name) = &style.wait_also_in
         && let Some(wait) = headers.get(RETRY_AFTER).cloned()
