@@ -1,4 +1,4 @@
-//! Limits on how much is under way at once, per key: [`InFlight`].
+//! Limits on concurrent work, per key: [`InFlight`].
 //!
 //! ```
 //! use sluicegate_in_flight::InFlight;
@@ -14,25 +14,25 @@
 //! # }
 //! ```
 //!
-//! For work that takes long: a limit on how often work begins says nothing about how much of it is under
-//! way. Where the work is over in milliseconds, a rate is the better limit.
+//! For work that takes long: a limit on how often work begins does not limit how much
+//! of it runs at once. If the work takes only milliseconds, a rate is the better limit.
 //!
 //! | | a rate ([`Policy`](sluicegate_core::Policy)) | in flight |
 //! |---|---|---|
-//! | counts | beginnings per time | work that has begun and not ended |
-//! | a slow service | lets the work pile up | holds new work back |
-//! | is given back | no, it drains | yes, when the [`Permit`] is dropped |
+//! | counts | starts per time | work that has begun but not ended |
+//! | a slow service | lets work accumulate | holds back new work |
+//! | given back | no, it drains | yes, when the [`Permit`] is dropped |
 //! | over several instances | shared by Redis | of this process, or [shared](InFlightBuilder::on) by Redis |
 //!
-//! The two go well together: a rate against abuse, and a number at once against overload.
+//! The two go well together: a rate against abuse, and a limit on concurrent work against overload.
 //!
-//! A number for each key protects from clients. Where the service itself is the limit, [`InFlight::adaptive`] finds the number of
-//! requests that it can bear, for all keys together. It finds it from what this process sees, so each instance has its own: only fixed
+//! A number for each key protects against clients. If the service itself is the limit, [`InFlight::adaptive`] finds the number of
+//! requests that it can handle, for all keys together. The number comes from this process, so each instance has its own: only fixed
 //! numbers are shared by instances.
 //!
 //! # When not to use it
-//! To limit CPU work that never yields. Permits that instances share cost a call, and other instances learn of one that comes back within
-//! 50 ms: for requests that take less than that, limit each instance by itself.
+//! To limit CPU work that never yields. Permits that instances share cost a call, and other instances learn of a returned permit within
+//! 50 ms: for shorter requests, limit each instance by itself.
 
 pub mod adaptive;
 mod builder;

@@ -1,6 +1,6 @@
 //! Requests that compete for the permits of one service: [`PermitLine`].
 //!
-//! A request waits in the queue of its class and its tenant. A permit that is left goes to the most important class, within it to the
+//! A request waits in the queue of its class and its tenant. A free permit goes to the most important class, within it to the
 //! tenant with the fewest permits by its weight, and in that tenant's queue to the oldest request, or the newest under overload.
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,11 +14,11 @@ use smallvec::SmallVec;
 use crate::Class;
 use crate::place::QueuePlace;
 
-/// Permits that are out, and the requests that wait for one.
+/// Permits in use, and the requests that wait for one.
 pub(super) struct PermitLine {
     in_use: u64,
     by_class: [u64; 4],
-    /// Whether tenants are told apart; otherwise all requests are of one tenant.
+    /// Whether tenants are distinguished; otherwise all requests belong to one tenant.
     is_fair: bool,
     /// The permits of each tenant that has any.
     by_tenant: HashMap<Key, u64, RandomState>,
@@ -27,7 +27,7 @@ pub(super) struct PermitLine {
     next: u64,
 }
 
-/// The requests of a class and a tenant that wait. There is none without requests.
+/// The waiting requests of a class and a tenant. Empty queues do not exist.
 struct ClassQueue {
     /// The requests by their number, which is the order of their arrival.
     places: BTreeMap<u64, (Arc<QueuePlace>, u64)>,
@@ -39,7 +39,7 @@ struct ClassQueue {
 pub(super) struct Contender<'a> {
     pub(super) class: Class,
     pub(super) tenant: &'a Key,
-    /// The weight of its tenant: the fair part of the permits, in proportion to those of others.
+    /// The weight of its tenant: the fair share of the permits, in proportion to the weights of others.
     pub(super) weight: u64,
     pub(super) now_us: u64,
 }
@@ -47,11 +47,11 @@ pub(super) struct Contender<'a> {
 /// Bounds of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueBounds {
-    /// The most requests that wait.
+    /// The most waiting requests.
     pub(super) queue: usize,
     /// The longest wait.
     pub(super) longest_us: u64,
-    /// The part of each class that it is given before other classes, in percent of the limit.
+    /// The guaranteed part of each class before other classes, in percent of the limit.
     pub(super) guaranteed: [u64; 4],
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Seat {
     pub(super) longest_us: u64,
 }
 
-/// Tasks to be woken, outside of the lock.
+/// Tasks to be woken, outside the lock.
 pub(super) type Wakers = SmallVec<[Waker; 1]>;
 
 impl PermitLine {
@@ -77,7 +77,7 @@ impl PermitLine {
         self.in_use
     }
 
-    /// The number of permits that a tenant has; all that are out, if tenants are not told apart.
+    /// The number of permits that a tenant has; all permits in use, if tenants are not distinguished.
     pub(super) fn in_use_of(&self, tenant: &Key) -> u64 {
         if self.is_fair { self.by_tenant.get(tenant).copied().unwrap_or(0) } else { self.in_use }
     }
@@ -107,7 +107,7 @@ impl PermitLine {
         takes
     }
 
-    /// Counts one more permit as out, whatever the limit.
+    /// Counts one more permit as in use, whatever the limit.
     pub(super) fn give(&mut self, class: Class, tenant: &Key) {
         self.in_use += 1;
         self.by_class[class.place()] += 1;
@@ -131,7 +131,7 @@ impl PermitLine {
         }
     }
 
-    /// Adds a request to its queue. If there is no room, it takes the place of a less important request, which is told so; `None` if there
+    /// Adds a request to its queue. If there is no room, it takes the place of a less important request, which is notified; `None` if there
     /// is none.
     pub(super) fn wait(
         &mut self,
@@ -163,7 +163,7 @@ impl PermitLine {
         self.remove(seat.class, tenant, seat.number);
     }
 
-    /// Gives permits that are left to requests that wait; returns the wakers to call.
+    /// Gives free permits to waiting requests; returns the wakers to call.
     pub(super) fn serve(&mut self, limit: u64, waits: &QueueBounds, now_us: u64) -> Wakers {
         let mut woken = Wakers::new();
         while self.in_use < limit
@@ -184,7 +184,7 @@ impl PermitLine {
         };
         let mut classes = Class::ALL.into_iter().filter(waits_in);
         let class = classes.clone().find(is_below).or_else(|| classes.next())?;
-        // Compared by cross products, so that nothing is rounded; of equal ones, the one with the oldest request.
+        // Compared by cross products, so that no rounding is needed; of equal tenants, the one with the oldest request.
         let share =
             |tenant: &Key, queue: &ClassQueue| (self.in_use_of(tenant), queue.weight(), queue.oldest());
         let (tenant, queue) = self.queues[class.place()].iter().min_by(|one, other| {
@@ -199,7 +199,7 @@ impl PermitLine {
     }
 
     /// The waiting request that loses its place to this one: of the least important class, and there of the tenant that has and wants
-    /// the most by its weight. It is the oldest, which would leave first anyway. `None` if no request is less important.
+    /// the most by its weight. It is the oldest request, which would leave first in any case. `None` if no request is less important.
     fn least(&self, asks: &Contender<'_>) -> Option<(Class, Key, u64)> {
         let class = Class::ALL.into_iter().rev().find(|class| !self.queues[class.place()].is_empty())?;
         let queues = &self.queues[class.place()];
@@ -236,12 +236,12 @@ impl PermitLine {
 /// The class and the tenant of a request that has lost its place to another one, and the waker to call.
 pub(super) type Displaced = Option<(Class, Key, Option<Waker>)>;
 
-/// A queue stands when it was not empty for as long as a request may wait: the wait is then this many times shorter. 5 ms of
+/// A queue is standing if it was not empty for the longest wait of a request: the wait is then this many times shorter. 5 ms of
 /// 100 ms in the source.
 const SHORTER: u64 = 20;
 
 impl ClassQueue {
-    /// Whether the queue was not empty for as long as a request may wait.
+    /// Whether the queue was not empty for the longest wait of a request.
     fn is_standing(&self, now_us: u64, longest_us: u64) -> bool {
         now_us.saturating_sub(self.since_us) > longest_us
     }

@@ -205,10 +205,10 @@ impl<'a> Problems<'a> {
     }
 }
 
-/// The most mistakes that are reported of one file.
+/// The most reported mistakes of one file.
 const MOST: usize = 100;
 
-/// The characters of a long line that are shown before and behind the value.
+/// The shown characters of a long line before and after the value.
 const AROUND: usize = 60;
 
 impl fmt::Display for Problem {
@@ -267,7 +267,7 @@ mod tests {
         let text = "rules:\n".to_owned() + &"  - name: a\n".repeat(100_000);
         let mut problems = Problems::of("rules.yaml", &text);
         let at = |line| Position { line, column: 5, length: 1 };
-        // To read the file for each of them would take hours.
+        // Reading the file for each of them would take hours.
         for line in 2..100_000 {
             problems.warning(at(line), "unused");
         }

@@ -1,4 +1,4 @@
-//! The rules that a request meets, and why it does not meet the others: [`Explained`].
+//! The rules that apply to a request, and the reasons why the others do not: [`Explained`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use sluicegate_tower::room::Door;
 use crate::compile::{Choice, Compiled, Rule, Sections, WithKeys};
 use crate::explain_parts::{DeferralExplained, RoomExplained};
 
-/// All rules of a file for one request: whether each applies, what it asks then, and why it does not otherwise; made by
+/// All rules of a file for one request: whether each applies, with its asks or the reason why not; made by
 /// [`Rules::explain`](crate::Rules::explain).
 ///
-/// `Display` writes one line for what would be decided and one or more for each rule.
+/// `Display` writes one line for the decision and one or more for each rule.
 ///
 /// ```
 /// use http::Request;
@@ -47,29 +47,29 @@ use crate::explain_parts::{DeferralExplained, RoomExplained};
 /// ```
 ///
 /// # How to read it
-/// | line | says |
+/// | line | meaning |
 /// |---|---|
-/// | the first | the [outcome](WouldBe), as far as the limits decide it |
+/// | the first | the [outcome](WouldBe), as decided by the limits |
 /// | `deny admin: applies`, `exempt open: does not apply: ...` | each rule of these sections, and the first condition that does not hold |
-/// | `login: asks 1 of login: 5/min (gcra) for 203.0.113.9; 2 of 5 left` | a limit of a rule that applies: cost, policy, key, and where each quota stands |
+/// | `login: asks 1 of login: 5/min (gcra) for 203.0.113.9; 2 of 5 left` | a limit of a rule that applies: cost, policy, key, and the status of each quota |
 /// | `; room after 12s, all back after 1min` | the wait until the same cost passes, and until the key is at rest, in whole milliseconds, rounded up |
 /// | `, refused requests count; room after at least 12s` | the policy has `count_rejected`: a refusal spends too, so that each one makes the wait longer |
-/// | `tried: would ask ...` | the policy is only tried out (`mode: shadow`), and refuses nobody |
-/// | `rest: not asked: of group endpoint, rule login applies` | a rule that does not apply, and why |
-/// | `shop: waiting room sale, 50/s, 120 wait, a newcomer for about 3s` | a request without a pass waits there, before all else; [`outcome`](Explained::outcome) does not tell of it |
-/// | `order: defers what exceeds orders to the queue of the program, bodies up to 65536 bytes` | a request that exceeds this policy is kept and carried out later, where the [outcome](WouldBe) says that it is refused; a tool has no queue, and says nothing of bodies |
-/// | `report: takes a permit of at-once` | the request is counted by a number under `in_flight`, which is asked before the limits |
+/// | `tried: would ask ...` | the policy is only tried out (`mode: shadow`), and refuses no request |
+/// | `rest: not asked: of group endpoint, rule login applies` | a rule that does not apply, and the reason |
+/// | `shop: waiting room sale, 50/s, 120 wait, a newcomer for about 3s` | a request without a pass waits there, before all else; [`outcome`](Explained::outcome) does not include it |
+/// | `order: defers what exceeds orders to the queue of the program, bodies up to 65536 bytes` | a request that exceeds this policy is kept and run later, although the [outcome](WouldBe) is a refusal; a tool has no queue, and shows no bound on bodies |
+/// | `report: takes a permit of at-once` | the request is counted by a number under `in_flight`, which is checked before the limits |
 ///
-/// Keys that may be secrets are digests, as `Key(d415ad2e)`: the same key has the same digest within a process. Values of header fields
-/// and of the query are never shown.
+/// Keys that may be secrets are digests, such as `Key(d415ad2e)`: the same key has the same digest within a process. Values of header
+/// fields and of the query are never shown.
 ///
-/// The store says where the quotas stand now. On a store of its own, such as a tool's, nothing has been spent.
+/// The store gives the current status of the quotas. On a separate store, such as a tool's, no units are spent.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explained {
-    /// The decision that would be made.
+    /// The expected decision.
     pub outcome: WouldBe,
-    /// Every rule: first those under `deny`, then those under `exempt`, then those under `rules`, each in their order.
+    /// Every rule: first the rules under `deny`, then under `exempt`, then under `rules`, each in their order.
     pub rules: Vec<RuleExplained>,
 }
 
@@ -77,7 +77,7 @@ pub struct Explained {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RuleExplained {
-    /// The section that it stands in.
+    /// Its section.
     pub section: Section,
     /// Its name.
     pub name: String,
@@ -87,12 +87,12 @@ pub struct RuleExplained {
     pub why_not: Option<String>,
     /// Its asks: one for each of its limits. Empty if it does not apply, and for a rule under `deny` or `exempt`.
     pub limits: Vec<LimitExplained>,
-    /// The permit that the request needs, if the rule names one of `in_flight`. It is asked for before the limits are, and
-    /// [`outcome`](Explained::outcome) does not tell of it: a request without one is refused with 429.
+    /// The permit that the request needs, if the rule names one of `in_flight`. It is taken before the limits are asked, and
+    /// [`outcome`](Explained::outcome) does not include it: a request without a permit is refused with 429.
     pub in_flight: Option<InFlightExplained>,
-    /// The waiting rooms that it comes to, in their order, before the permit and the limits.
+    /// Its waiting rooms, in their order, before the permit and the limits.
     pub rooms: Vec<RoomExplained>,
-    /// The policies of its limits that defer, and are enforced: a request that exceeds one of them is kept and carried out later, unless
+    /// The enforced policies of its limits that defer: a request that exceeds one of them is kept and run later, unless
     /// another limit refuses it.
     pub deferring: Vec<DeferralExplained>,
 }
@@ -103,7 +103,7 @@ pub struct RuleExplained {
 pub enum Section {
     /// `deny`: the request is refused before any limit.
     Deny,
-    /// `exempt`: the request passes all limits by.
+    /// `exempt`: the request skips all limits.
     Exempt,
     /// `rules`.
     Rules,
@@ -113,7 +113,7 @@ pub enum Section {
 pub(crate) struct Explainer {
     sections: Sections,
     rules: Arc<[Rule]>,
-    /// The limits of each rule on requests under way at once.
+    /// The limits of each rule on concurrent requests.
     in_flight: Vec<Option<InFlightLimit>>,
     /// The waiting rooms of the file, without numbers, and the door of each; a tool has none.
     rooms: Vec<(RoomExplained, Option<Arc<dyn Door>>)>,
@@ -138,7 +138,7 @@ impl Explainer {
         Self { sections, rules, in_flight, rooms: rooms.collect(), longest_body, with_keys }
     }
 
-    /// Explains a request by these limits, which must come from the same file.
+    /// Explains a request with these limits, which must come from the same file.
     pub(crate) async fn explain(&self, limits: &Limits, request: RequestView<'_>) -> Explained {
         let explanation = limits.explain(request).await;
         let Sections { deny, exempt, rules: choice, .. } = &self.sections;
@@ -180,7 +180,7 @@ impl Explainer {
         Some(RoomExplained { numbers: door.as_ref().map(|door| door.numbers()), ..room.clone() })
     }
 
-    /// The policies of a rule that defer what exceeds them: those that are enforced and asked.
+    /// The policies of a rule that defer requests, if they are enforced and asked.
     fn deferring(&self, rule: &Rule, limits: &[LimitExplained]) -> Vec<DeferralExplained> {
         let asks = limits.iter().filter_map(|limit| limit.asks.as_ref().ok());
         let enforced = asks.map(|asks| &asks.policy).filter(|policy| policy.mode() == PolicyMode::Enforce);

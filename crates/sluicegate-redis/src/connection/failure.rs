@@ -40,7 +40,7 @@ const NO_RIGHT: [&str; 2] = ["The user executing the script can't", "ACL failure
 
 /// The code of the server's error.
 ///
-/// Redis 6 wraps what happened inside of a script, with a dash before the code or without:
+/// Redis 6 wraps an error inside a script, with or without a dash before the code:
 /// `ERR Error running script (call to f_...): @user_script:1: @user_script: 1: -OOM ...`.
 fn code(error: &RedisError) -> Option<&str> {
     let code = error.code()?;
@@ -58,12 +58,12 @@ pub(super) fn is_no_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
 }
 
-/// Whether the node that was asked does not have the slot, or not all of it; it has done nothing.
+/// Whether the node that was asked does not have the slot, or not all of it; then it has done nothing.
 pub(super) fn is_on_the_way(error: &RedisError) -> bool {
     matches!(error.code(), Some("MOVED" | "ASK" | "TRYAGAIN"))
 }
 
-/// Whether an error that callers see stems from a slot that the node does not have.
+/// Whether an error for callers comes from a slot that the node does not have.
 pub(crate) fn is_of_moving_slot(error: &StoreError) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
     source.is_some_and(is_on_the_way)
@@ -110,7 +110,7 @@ pub(super) fn store_error(error: RedisError) -> StoreError {
 mod tests {
     use super::*;
 
-    /// As the client reads it from the wire.
+    /// The error as read by the client from the wire.
     fn error(line: &str) -> RedisError {
         let reply = redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
         match reply.and_then(redis::Value::extract_error) {
@@ -119,7 +119,7 @@ mod tests {
         }
     }
 
-    /// Each was seen on the wire of that server.
+    /// Each text was captured on the wire of that server.
     const SEEN: [(&str, &str); 20] = [
         // Redis 6.2.14
         (
@@ -173,11 +173,11 @@ mod tests {
             "WRONGTYPE Operation against a key holding the wrong kind of value script: on @user_script:1.",
         ),
         ("ERR", "ERR user_script:1: boom script: on @user_script:1."),
-        // Redis 6.2.14, from a script that hands the error over as its reply
+        // Redis 6.2.14, from a script that returns the error as its reply
         ("READONLY", "@user_script: 1: -READONLY You can't write against a read only replica."),
     ];
 
-    /// Redis 6.2 writes a dash before the code; a replica was never left for it.
+    /// Redis 6.2 writes a dash before the code, so the connection to a replica was never replaced.
     #[test]
     fn the_code_of_an_error_is_found_in_the_texts_of_all_servers() {
         for (expected, line) in SEEN {
