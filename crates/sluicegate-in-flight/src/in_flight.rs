@@ -297,7 +297,7 @@ impl InFlight {
         }
     }
 
-    /// The number of permits that are out, for all keys together. Where instances share them, those of this instance.
+    /// The number of permits in use, for all keys together. If instances share them, only the permits of this instance.
     pub fn in_use_in_all(&self) -> u64 {
         match &self.0.permits {
             Permits::Each(table) => table.in_use_in_all(),
@@ -306,14 +306,14 @@ impl InFlight {
         }
     }
 
-    /// Adds a listener, which hears from now on of each permit that is taken and of each request that is refused:
-    /// [`Event::PermitTaken`], [`Event::PermitRefused`]; where the limit adapts [`Event::Shed`], and [`Event::LimitMoved`] when its number
-    /// moves; and [`Event::PermitLost`] where instances share it.
+    /// Adds a listener, which gets an event from now on for each taken permit and each refused request:
+    /// [`Event::PermitTaken`], [`Event::PermitRefused`]; if the limit adapts, [`Event::Shed`], and [`Event::LimitMoved`] when its number
+    /// changes; and [`Event::PermitLost`] if instances share it.
     pub fn listen(&self, listener: Arc<dyn Listener>) {
         self.0.listeners.add(listener);
     }
 
-    /// The number of keys that have permits out; where keys make no difference, 1 if any is out.
+    /// The number of keys with permits in use; if keys make no difference, 1 if any is in use.
     ///
     /// Locks each of the 64 parts once: for a gauge, not for each request.
     pub fn keys(&self) -> usize {
@@ -335,7 +335,7 @@ impl fmt::Debug for InFlight {
 mod tests {
     use super::*;
 
-    /// Between the moment at which there are more permits and that at which those who wait get them.
+    /// Between the increase of the permits and the moment at which waiting requests get them.
     #[test]
     fn nobody_overtakes_those_who_wait_when_there_are_more_permits() {
         let uploads = InFlight::new("uploads", 1).unwrap();
