@@ -3,9 +3,8 @@
 //! 1. It asks one part of each policy for the whole cost: in most cases, this one call is enough.
 //! 2. If that part refuses, all parts are peeked at. The request goes to one that has room for all of it, or to several that have room
 //!    together: all of them spend, or none does.
-//! 3. If they have no room together, the refusal stands, with the numbers of all parts. If other requests were faster, the parts are peeked
-//! at
-//!    again, a few times.
+//! 3. If they have no room together, the refusal stands, with the numbers of all parts. If other requests were faster, the parts are
+//!    peeked at again, a few times.
 //!
 //! An ask for the available units, and a report without the place of its spend, peek first.
 
