@@ -22,8 +22,7 @@
 //! # Why not the client's own manager
 //! `ConnectionManager` of the redis crate reconnects while a request waits, without a bound, and
 //! does not recover from an authentication error. The cluster client stays with a primary that
-//! hangs. Both were
-//! found by tests against failing servers.
+//! hangs. Both were found by tests against failing servers.
 
 mod failure;
 mod probe;
