@@ -47,7 +47,7 @@ pub(crate) struct FileInForce {
 /// The parts of a file that decide requests.
 pub(crate) struct Put {
     pub limits: Limits,
-    /// The same parts, split, in a program that keeps requests.
+    /// The limits split into parts, in a program that keeps requests.
     pub split: Option<SplitLimits>,
     pub at_once: InFlightLimits,
     pub doors: Doors,

@@ -91,7 +91,7 @@ impl KeyAccount {
         (0_u8..).take(measures.len()).all(|quota| self.units.of(quota.into()) >= ask.cost_of(quota))
     }
 
-    /// Spends held units, which must be enough; returns the status of each quota for the ask at index `place`.
+    /// Spends held units, which must be enough; passes the status of each quota for the ask at index `place` to `tell`.
     #[inline]
     pub(super) fn spend(
         &mut self,

@@ -37,7 +37,7 @@ impl Sections {
         Self { deny, exempt, rules, reads_host, limiters: Arc::default() }
     }
 
-    /// The same sections, after all policies are opened.
+    /// A copy of the sections with the open policies.
     pub(crate) fn on(&self, open: &[RateLimiter]) -> Self {
         let named = open.iter().map(|limiter| (limiter.policy().name().to_owned(), limiter.clone()));
         Self { limiters: Arc::new(named.collect()), ..self.clone() }
