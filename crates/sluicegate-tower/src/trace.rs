@@ -208,8 +208,8 @@ impl WaitSpan {
         Self::of(span, fields)
     }
 
-    #[cfg(feature = "in-flight")]
     /// Begins the wait for a permit of the limit of this name.
+    #[cfg(feature = "in-flight")]
     pub(crate) fn for_permit(limit: &str) -> Self {
         let span = tracing::info_span!(
             target: "sluicegate::wait",

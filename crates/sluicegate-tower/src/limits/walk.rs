@@ -75,7 +75,10 @@ impl Walk {
             None => self.come(plan, request),
         };
         match next {
-            Some((limit, true)) => self.ask(plan, limit, request),
+            Some((limit, true)) => {
+                let terms = self.terms(plan, limit, request);
+                self.extract(plan, terms, request)
+            }
             Some((limit, false)) => WalkStep::Found(limit, LimitFinding::Nothing(WhyNot::Condition)),
             None => WalkStep::End,
         }
@@ -93,14 +96,6 @@ impl Walk {
             let applies = plan.limits[limit].applies_to(request);
             self.next = if applies { step.matched } else { step.missed };
             return Some((limit, applies));
-        }
-    }
-
-    /// Asks a limit with conditions that hold.
-    fn ask(&mut self, plan: &LimitPlan, index: usize, request: RequestView<'_>) -> WalkStep {
-        match self.terms(plan, index, request) {
-            Ok(terms) => self.keyed(plan, terms, plan.limits[index].key.extract(request).now()),
-            Err(next) => next,
         }
     }
 
@@ -126,6 +121,22 @@ impl Walk {
         match limit.source.pick(request) {
             Ok(pick) => picked((index, limit), pick, cost),
             Err(picking) => Err(self.wait(PendingLookup::Limiter(index, Lookup::new(picking), cost))),
+        }
+    }
+
+    /// Continues with the terms of a limit: extracts the key.
+    fn extract(
+        &mut self,
+        plan: &LimitPlan,
+        terms: Result<AskTerms, WalkStep>,
+        request: RequestView<'_>,
+    ) -> WalkStep {
+        match terms {
+            Ok(terms) => {
+                let key = plan.limits[terms.limit].key.extract(request).now();
+                self.keyed(plan, terms, key)
+            }
+            Err(next) => next,
         }
     }
 
@@ -195,11 +206,8 @@ impl Walk {
                 match ready!(lookup.poll(cx, waits, place)) {
                     Ok(pick) => {
                         self.lookup = None;
-                        let limit = &plan.limits[index];
-                        return Poll::Ready(match picked((index, limit), pick, cost) {
-                            Ok(terms) => self.keyed(plan, terms, limit.key.extract(request).now()),
-                            Err(next) => next,
-                        });
+                        let terms = picked((index, &plan.limits[index]), pick, cost);
+                        return Poll::Ready(self.extract(plan, terms, request));
                     }
                     Err(reason) => WalkStep::Found(
                         index,
