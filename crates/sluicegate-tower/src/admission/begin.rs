@@ -3,8 +3,10 @@
 //! Fast path: one limit applies, its key is at hand and its store is in memory, as for almost every request. It decides without
 //! allocating. All other requests continue in `way`.
 
-use sluicegate_core::Decision;
+use std::mem;
+
 use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::{Decision, Key};
 
 use crate::admission::admitted::Admitted;
 use crate::admission::asks::RequestAsks;
@@ -15,7 +17,7 @@ use crate::admission::way::{self, Begun};
 use crate::guard::Place;
 use crate::key::RequestView;
 use crate::limits::door::DoorVerdict;
-use crate::limits::finding::RequestAsk;
+use crate::limits::finding::{AskTerms, RequestAsk};
 use crate::limits::walk::{Walk, WalkStep};
 use crate::trace;
 
@@ -61,27 +63,25 @@ impl Limits {
         };
         let limit = &plan.limits[first];
         let is_plain = is_only && terms.mode == PolicyMode::Enforce && limit.bandwidth.is_none();
-        match limit.key.extract(request).now() {
-            Ok(Ok(mut key)) if is_plain => {
-                key.set_kind(limit.kind);
-                self.decide_one(RequestAsk::new(plan, terms, key), place)
-            }
-            key => {
-                let next = walk.keyed(plan, terms, key);
-                way::along((self, request), (walk, next), place)
-            }
+        let mut key = limit.key.extract(request);
+        if let (true, Some(key)) = (is_plain, key.key()) {
+            key.set_kind(limit.kind);
+            return self.decide_one(terms.given_to(key, plan), key, place);
         }
+        let next = walk.keyed(plan, terms, key.now());
+        way::along((self, request), (walk, next), place)
     }
 
-    /// Asks the only limiter, and continues with its answer.
+    /// Asks the only limiter, and continues with its answer. The key is moved only if it is needed later.
     #[inline]
-    fn decide_one(&self, ask: RequestAsk, place: &mut Place) -> Begun {
+    fn decide_one(&self, terms: AskTerms, key: &mut Key, place: &mut Place) -> Begun {
         let marks = self.made.marks;
-        let deciding = ask.limiter(self.plan()).check(&ask.key).cost(ask.cost).start();
+        let deciding = terms.limiter(self.plan()).check(&*key).cost(terms.cost).start();
         let is_enough = matches!(deciding.known(), Some(Ok(decision)) if !marks && goes_on(decision));
         if is_enough && !trace::is_wanted() {
             return Ok(Ok(Admitted::new(None)));
         }
+        let ask = RequestAsk::new(terms, mem::replace(key, Key::shared()));
         match deciding.now() {
             Ok(Ok(decision)) if marks && goes_on(&decision) && decision.is_counted() => {
                 let asks = RequestAsks::from(ask);

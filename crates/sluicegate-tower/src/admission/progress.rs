@@ -109,13 +109,15 @@ impl RequestProgress {
         if decision.is_allowed() && delay.is_zero() {
             return Ok(Ok(self.mark(limits, Some(decision))));
         }
+        let longest = self.asks.longest_wait(limits.plan());
+        if !decision.is_allowed() && longest.is_none() {
+            return self.refused(limits, decision);
+        }
         let policy = trace::is_on().then(|| self.asks.deciding(limits.plan(), &decision)).flatten();
         let fields = self.trace(limits, &decision).filter(|_| decision.is_allowed());
-        let turn = match self.asks.turn(limits.plan(), decision) {
+        let turn = match self.asks.turn(limits.plan(), decision, longest) {
             Ok(turn) => turn,
-            Err(refused) => {
-                return refuse(limits, None, Stop::Decided(self.asks.label(limits.made(), refused)));
-            }
+            Err(refused) => return self.refused(limits, refused),
         };
         if limits.waits().queue.enter(place) {
             return Err(RequestStage::Turn(turn, WaitSpan::begin(policy.as_deref(), delay, fields)));
@@ -123,6 +125,11 @@ impl RequestProgress {
         // A turn that is dropped is given back.
         drop(turn);
         refuse(limits, self.first(), Stop::Plain(RefusalReason::QueueFull(delay)))
+    }
+
+    /// Refuses the request by this decision.
+    fn refused(&self, limits: &Limits, decision: Decision) -> Reached {
+        refuse(limits, None, Stop::Decided(self.asks.label(limits.made(), decision)))
     }
 
     /// Admits the request, at once or when its turn has come, with marks for its response, if any. Shadow policies are

@@ -35,13 +35,15 @@ pub struct Refused {
 impl Limits {
     /// Refuses a request, because of `limit` if a limit is the reason, and reports the refusal.
     pub(super) fn refuse(&self, limit: Option<usize>, stop: Stop) -> Box<Refused> {
-        if let Stop::Mistake(error) = &stop {
+        // Boxed first: the reason may be large, and is moved once.
+        let refused = Box::new(Refused::new(self, limit, stop));
+        if let Stop::Mistake(error) = &refused.stop {
             self.made.report_mistake(error);
         }
-        if let Some(why) = stop.undecided() {
+        if let Some(why) = refused.stop.undecided() {
             self.notice(limit, Some(why));
         }
-        Box::new(Refused::new(self, limit, stop))
+        refused
     }
 }
 

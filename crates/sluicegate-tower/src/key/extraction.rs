@@ -180,6 +180,15 @@ impl Extraction {
     pub fn now(self) -> Result<Result<Key, MissingKey>, Self> {
         self.0.map_err(|pending| Self(Err(pending)))
     }
+
+    /// The key, if it is at hand.
+    #[inline]
+    pub(crate) fn key(&mut self) -> Option<&mut Key> {
+        match &mut self.0 {
+            Ok(key) => key.as_mut().ok(),
+            Err(_) => None,
+        }
+    }
 }
 
 impl Future for Extraction {

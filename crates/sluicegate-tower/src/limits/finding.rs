@@ -65,10 +65,9 @@ pub(crate) enum WhyNot {
 impl RequestAsk {
     /// The ask with this key.
     #[inline]
-    pub(crate) fn new(plan: &LimitPlan, terms: AskTerms, key: Key) -> Self {
+    pub(crate) fn new(terms: AskTerms, key: Key) -> Self {
         let AskTerms { limit, which, cost, .. } = terms;
-        let given = given_to(&key, plan.limits[limit].source.limiter(&which));
-        Self { limit, which: given.map_or(which, Which::Chosen), key, cost }
+        Self { limit, which, key, cost }
     }
 
     #[inline]
@@ -77,10 +76,25 @@ impl RequestAsk {
     }
 }
 
-/// This limiter under the quotas that an operator has given to this key. No key has any under a policy that was never replaced.
-#[inline]
-fn given_to(key: &Key, limiter: &RateLimiter) -> Option<RateLimiter> {
-    if limiter.replacements() == 0 { None } else { limiter.given(key.as_ref()) }
+impl AskTerms {
+    /// The terms for this key: under the quotas that an operator has given to it, if any.
+    #[inline]
+    pub(crate) fn given_to(self, key: &Key, plan: &LimitPlan) -> Self {
+        let limiter = self.limiter(plan);
+        // No key has any under a policy that was never replaced.
+        if limiter.replacements() == 0 {
+            return self;
+        }
+        match limiter.given(key.as_ref()) {
+            Some(given) => Self { which: Which::Chosen(given), ..self },
+            None => self,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn limiter<'a>(&'a self, plan: &'a LimitPlan) -> &'a RateLimiter {
+        plan.limits[self.limit].source.limiter(&self.which)
+    }
 }
 
 impl LimitFinding {
@@ -100,7 +114,7 @@ impl LimitFinding {
                 }
             },
         };
-        let ask = RequestAsk::new(plan, terms, key);
+        let ask = RequestAsk::new(terms.given_to(&key, plan), key);
         match limit.bandwidth {
             Some(_) => Self::Holds(ask),
             None => Self::Asks { ask, is_enforced: mode == PolicyMode::Enforce },

@@ -115,6 +115,17 @@ impl Walk {
         if !limit.source.chooses() {
             return terms_of((index, limit), Which::Known(0), cost);
         }
+        self.choose_limiter((index, limit), cost, request)
+    }
+
+    /// The terms of a limit that chooses its limiter by the request.
+    #[inline(never)]
+    fn choose_limiter(
+        &mut self,
+        (index, limit): (usize, &Limit),
+        cost: u64,
+        request: RequestView<'_>,
+    ) -> Result<AskTerms, WalkStep> {
         if limit.is_off() {
             return Err(WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Off)));
         }

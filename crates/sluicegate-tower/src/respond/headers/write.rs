@@ -117,16 +117,16 @@ fn is_kept(
 }
 
 /// A number as a field value, without an allocation if it is a usual one.
+#[inline]
 pub(super) fn number(number: u64) -> HeaderValue {
-    match digits::kept(number) {
-        Some(value) => value,
-        // `HeaderValue::from(number)` would allocate twice.
-        None => {
-            let mut digits = itoa::Buffer::new();
-            HeaderValue::from_str(digits.format(number.min(MOST)))
-                .unwrap_or_else(|_| HeaderValue::from_static("0"))
-        }
-    }
+    digits::kept(number).unwrap_or_else(|| written(number))
+}
+
+#[cold]
+fn written(number: u64) -> HeaderValue {
+    let mut digits = itoa::Buffer::new();
+    // `HeaderValue::from(number)` would allocate twice.
+    HeaderValue::from_str(digits.format(number.min(MOST))).unwrap_or_else(|_| HeaderValue::from_static("0"))
 }
 
 /// Sets a field to this value, or removes it; returns the old value.
