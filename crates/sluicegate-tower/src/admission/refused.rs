@@ -3,15 +3,16 @@
 use std::fmt;
 use std::task::{Context, Poll, ready};
 
-use http::{Extensions, Response};
+use http::{Extensions, HeaderValue, Response};
 use sluicegate_core::RateLimiter;
 
 use crate::admission::set::{Limits, LimitsSettings};
 use crate::guard::Place;
 use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
-use crate::respond::decided::Decided;
+use crate::respond::decided::{Decided, Shown};
 use crate::respond::headers::style::Already;
+use crate::respond::headers::whole::whole;
 use crate::respond::headers::write::{repeat_wait, write};
 use crate::respond::refusal::{Later, Refusal, Respond};
 use crate::respond::spread;
@@ -98,7 +99,7 @@ impl Refused {
     ) -> Response<B> {
         let request: RequestView<'_> = request.into();
         let refusal = self.refusal(request).later_by(self.extra());
-        let response = self.finish(&refusal, respond.respond(&refusal));
+        let response = self.made_by(&refusal, respond);
         self.told(response)
     }
 
@@ -113,7 +114,7 @@ impl Refused {
         match respond.respond_later(&refusal) {
             Some(response) => Err(Answering { refused: Some(self), extra, response: Lookup::new(response) }),
             None => {
-                let response = self.finish(&refusal, respond.respond(&refusal));
+                let response = self.made_by(&refusal, respond);
                 Ok(self.told(response))
             }
         }
@@ -124,6 +125,29 @@ impl Refused {
         spread::seconds(self.limits.settings().spread.as_ref())
     }
 
+    /// The response by this responder, with the fields.
+    fn made_by<B>(&self, refusal: &Refusal<'_>, respond: &(impl Respond<B> + ?Sized)) -> Response<B> {
+        let Some((body, content_type)) = respond.content(refusal) else {
+            return self.finish(refusal, respond.respond(refusal));
+        };
+        let (style, wait) = (&self.limits.settings().style, refusal.retry_after_seconds());
+        let whole = |shown| whole(style, shown, wait, &|| self.policy_line(shown), &content_type);
+        match refusal.shown.and_then(whole) {
+            Some(headers) => {
+                let mut response = Response::new(body);
+                *response.status_mut() = refusal.status();
+                *response.headers_mut() = headers;
+                response
+            }
+            None => self.finish(refusal, refusal.response((body, content_type))),
+        }
+    }
+
+    /// The value of `RateLimit-Policy`.
+    fn policy_line(&self, shown: Shown<'_>) -> Option<HeaderValue> {
+        self.limits.made().known.policy_line(&shown.decided.policies)
+    }
+
     /// Adds the fields to the responder's response.
     fn finish<B>(&self, refusal: &Refusal<'_>, response: Response<B>) -> Response<B> {
         let LimitsSettings { extensions, style, .. } = self.limits.settings();
@@ -131,8 +155,7 @@ impl Refused {
         match refusal.shown {
             Some(shown) => {
                 let (headers, wait) = (response.headers_mut(), refusal.retry_after_seconds());
-                let line = || self.limits.made().known.policy_line(&shown.decided.policies);
-                write(headers, style, shown, wait, &line, Already::Replaced);
+                write(headers, style, shown, wait, &|| self.policy_line(shown), Already::Replaced);
             }
             None => repeat_wait(response.headers_mut(), style),
         }
@@ -174,7 +197,10 @@ impl<B> Answering<B> {
         let answered = ready!(self.response.poll(cx, refused.limits.answers(), place));
         let refused = self.refused.take().expect("it was there a moment ago");
         let refusal = refused.refusal(request).later_by(self.extra);
-        let response = refused.finish(&refusal, answered.unwrap_or_else(|_| respond.respond(&refusal)));
+        let response = match answered {
+            Ok(answered) => refused.finish(&refusal, answered),
+            Err(_) => refused.made_by(&refusal, respond),
+        };
         Poll::Ready(refused.told(response))
     }
 }

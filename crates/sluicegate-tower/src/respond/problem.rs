@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use bytes::Bytes;
 use http::Response;
-use http::header::{CONTENT_TYPE, HeaderValue};
+use http::header::HeaderValue;
 
 use crate::respond::accept::wants_text;
 use crate::respond::decided::ceil_seconds;
@@ -68,46 +68,48 @@ impl ProblemJson {
 
 impl<B: From<Bytes>> Respond<B> for ProblemJson {
     fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
-        if refusal.body == BodyForm::OpenAi {
-            let mut body = String::with_capacity(256);
-            let _ = open_ai::write(&mut body, refusal);
-            return response(refusal, body, PLAIN_JSON);
-        }
-        if wants_text(refusal.request()) {
-            return text(refusal);
-        }
-        let mut body = String::with_capacity(384);
-        let _ = problem(&mut body, refusal);
-        response(refusal, body, JSON)
+        refusal.response(content(refusal))
+    }
+
+    fn content(&self, refusal: &Refusal<'_>) -> Option<(B, HeaderValue)> {
+        Some(content(refusal))
     }
 }
 
+/// The body and its type.
+fn content<B: From<Bytes>>(refusal: &Refusal<'_>) -> (B, HeaderValue) {
+    let (body, content_type) = match refusal.body {
+        BodyForm::OpenAi => {
+            let mut body = String::with_capacity(256);
+            // Writing to a string cannot fail, here and below.
+            let _ = open_ai::write(&mut body, refusal);
+            (body, PLAIN_JSON)
+        }
+        BodyForm::Problem if wants_text(refusal.request()) => (text(refusal), PLAIN_TEXT),
+        BodyForm::Problem => {
+            let mut body = String::with_capacity(384);
+            let _ = problem(&mut body, refusal);
+            (body, JSON)
+        }
+    };
+    // Not shrunk: shrinking the buffer takes longer than writing the body.
+    (B::from(Bytes::from(body)), content_type)
+}
+
 /// `Too many requests: try again in 7 s`
-fn text<B: From<Bytes>>(refusal: &Refusal<'_>) -> Response<B> {
+fn text(refusal: &Refusal<'_>) -> String {
     let mut body = String::with_capacity(96);
-    // Writing to a string cannot fail, here and below.
     let _ = refusal.say(&mut body);
     if let Some(first) = body.get_mut(..1) {
         first.make_ascii_uppercase();
     }
     body.push('\n');
-    response(refusal, body, PLAIN_TEXT)
+    body
 }
 
 const JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
-
-/// A response with the status of the refusal.
-fn response<B: From<Bytes>>(refusal: &Refusal<'_>, body: String, content_type: HeaderValue) -> Response<B> {
-    // Not shrunk: shrinking the buffer takes longer than writing the body.
-    let mut response = Response::new(B::from(Bytes::from(body)));
-    // Room for the rate limit fields and what servers add.
-    response.headers_mut().reserve(10);
-    *response.status_mut() = refusal.status();
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
-    response
-}
 
 const QUOTA_EXCEEDED: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":""#;
 

@@ -4,7 +4,8 @@ use std::fmt;
 use std::pin::Pin;
 use std::time::Duration;
 
-use http::{Response, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Response, StatusCode};
 use sluicegate_core::ConfigError;
 use sluicegate_core::store::QuotaStatus;
 #[cfg(feature = "in-flight")]
@@ -218,6 +219,16 @@ impl<'a> Refusal<'a> {
         text.write_str(words)
     }
 
+    /// A response with this body, its type, and the status.
+    pub(crate) fn response<B>(&self, (body, content_type): (B, HeaderValue)) -> Response<B> {
+        let mut response = Response::new(body);
+        // Room for the rate limit fields and what servers add.
+        response.headers_mut().reserve(10);
+        *response.status_mut() = self.status;
+        response.headers_mut().insert(CONTENT_TYPE, content_type);
+        response
+    }
+
     /// Adds the fields that every refusal has, except those of a decision, to a responder's response. With `tells`, outer
     /// layers learn whether to give their units back.
     pub(crate) fn answer<B>(&self, mut response: Response<B>, tells: bool) -> Response<B> {
@@ -285,6 +296,13 @@ pub(super) fn write_number(text: &mut impl fmt::Write, number: u64) -> fmt::Resu
 pub trait Respond<B>: Send + Sync + 'static {
     /// The response.
     fn respond(&self, refusal: &Refusal<'_>) -> Response<B>;
+
+    /// The body of the response and its type, if the response has nothing else of its own.
+    #[doc(hidden)]
+    fn content(&self, refusal: &Refusal<'_>) -> Option<(B, HeaderValue)> {
+        _ = refusal;
+        None
+    }
 
     /// The response, if it is asynchronous.
     #[doc(hidden)]

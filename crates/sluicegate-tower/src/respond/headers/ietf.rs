@@ -18,12 +18,17 @@ pub(super) fn write_lists(
     policies: Option<HeaderValue>,
     theirs_are_there: bool,
 ) -> Option<TheirQuota> {
-    let lines = [policies, standings_line(&told(shown, &[]), refused_for)];
+    let lines = [policies, standings(shown, refused_for)];
     if !theirs_are_there {
         replace_lists(headers, lines);
         return None;
     }
     if insert_missing(headers, lines) { join_lists(headers, true, (shown, refused_for)) } else { None }
+}
+
+/// The value of `RateLimit`; `None` if all quotas are hidden.
+pub(super) fn standings(shown: Shown<'_>, refused_for: Option<u64>) -> Option<HeaderValue> {
+    standings_line(&told(shown, &[]), refused_for)
 }
 
 /// Adds each list unless the response has such a list. Returns whether one was left out.

@@ -17,8 +17,9 @@ pub(super) struct FieldLine(SmallVec<[u8; 128]>);
 
 impl FieldLine {
     pub(super) fn name(&mut self, label: &str) {
-        self.0.extend_from_slice(if self.0.is_empty() { b"\"" } else { b", \"" });
-        self.0.extend_from_slice(label.as_bytes());
+        self.next_item();
+        self.0.push(b'"');
+        self.text(label);
         self.0.push(b'"');
     }
 
@@ -31,8 +32,8 @@ impl FieldLine {
 
     /// A parameter that is a number, after its name.
     pub(super) fn number(&mut self, name: &str, number: u64) {
-        self.0.extend_from_slice(name.as_bytes());
-        self.0.extend_from_slice(itoa::Buffer::new().format(number.min(MOST)).as_bytes());
+        self.text(name);
+        self.text(itoa::Buffer::new().format(number.min(MOST)));
     }
 
     pub(super) fn text(&mut self, text: &str) {

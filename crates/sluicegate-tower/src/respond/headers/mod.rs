@@ -13,6 +13,7 @@ pub(crate) mod list;
 mod open_ai;
 mod spring;
 pub(crate) mod style;
+pub(crate) mod whole;
 pub(crate) mod write;
 
 use std::fmt;

@@ -1,8 +1,10 @@
 //! The choices of a layer about its fields: [`Style`], the [`Form`] among them, and the names that several forms share.
 
+use std::time::Duration;
+
 use http::header::{HeaderMap, HeaderName};
 
-use crate::respond::decided::Shown;
+use crate::respond::decided::{Shown, ceil_seconds};
 
 pub(crate) const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 pub(crate) const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -85,6 +87,26 @@ impl Style {
     /// This form, with default settings.
     pub(crate) const fn of(form: Form) -> Self {
         Self { form, reset: LegacyReset::Delta, exposes: Vec::new(), tells_envoy: false, wait_also_in: None }
+    }
+
+    /// The number of `X-RateLimit-Reset` for a time after the moment of the numbers.
+    pub(super) fn reset(&self, shown: Shown<'_>, after: Duration) -> u64 {
+        match self.reset {
+            LegacyReset::Delta => ceil_seconds(after),
+            LegacyReset::Epoch => ceil_seconds(shown.at(after)),
+        }
+    }
+
+    /// Whether a refusal has `Retry-After`, `X-RateLimit-*`, the two lists, and no other field about limits.
+    pub(super) fn is_usual(&self) -> bool {
+        let Self { form, exposes, tells_envoy, wait_also_in, .. } = self;
+        let Form { legacy, lists: [_, on_refusal], own, .. } = form;
+        *legacy
+            && *on_refusal
+            && own.is_none()
+            && exposes.is_empty()
+            && !tells_envoy
+            && wait_also_in.is_none()
     }
 }
 

@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 
-use crate::respond::decided::{MOST, Shown, ceil_seconds};
+use crate::respond::decided::{MOST, Shown};
 use crate::respond::headers::digits;
 use crate::respond::headers::ietf::{join_lists, write_lists};
 use crate::respond::headers::join::{TheirQuota, expose, remove_tokens, units, whole_number};
 use crate::respond::headers::style::{
-    Already, Form, LIMIT, LegacyReset, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
+    Already, Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
 };
 
 const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
+pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// Adds the chosen fields for a decision; `refused_for` is the wait of a refusal, in seconds. `policy_line` returns the value of
 /// `RateLimit-Policy`.
@@ -47,10 +48,7 @@ pub(crate) fn write(
         None
     };
     if legacy && let Some(standing) = shown.status {
-        let reset = |after: Duration| match style.reset {
-            LegacyReset::Delta => ceil_seconds(after),
-            LegacyReset::Epoch => ceil_seconds(shown.at(after)),
-        };
+        let reset = |after: Duration| style.reset(shown, after);
         let numbers = match theirs.filter(|theirs| theirs.remaining <= standing.remaining()) {
             Some(TheirQuota { limit, remaining, available_after }) => LegacyNumbers {
                 limit,
@@ -187,7 +185,6 @@ pub(crate) fn repeat_wait(headers: &mut HeaderMap, style: &Style) {
 
 /// A refusal is for this moment and this client: no cache may keep it (RFC 6585, section 4).
 pub(crate) fn forbid_caching(headers: &mut HeaderMap) {
-    const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
     if !has_any(headers, &[CACHE_CONTROL]) {
         headers.insert(CACHE_CONTROL, NO_STORE);
     }

@@ -3,15 +3,17 @@
 
 use std::time::Duration;
 
-use http::{Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http_body_util::BodyExt;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::algorithm::Drain;
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{Algorithm, Outcome, Policy, Quota};
-use sluicegate_tower::Limit;
-use sluicegate_tower::rate_limit::Decided;
+use sluicegate_tower::rate_limit::{Decided, RateLimitLayerBuilder};
+use sluicegate_tower::respond::{HeaderFields, LegacyReset, ProblemJson, Refusal, Respond};
+use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
 use crate::support::{
@@ -161,4 +163,72 @@ async fn the_largest_quota_has_the_same_number_in_fields_and_body() {
     let limit = number(&refused, "x-ratelimit-limit").unwrap();
     assert_eq!(described(&refused, "ratelimit-policy").unwrap()[0].1["q"], limit);
     assert_eq!(problem(refused).await["limit"], limit);
+}
+
+/// A responder of the application that answers as ours does gets its fields one by one; ours gets most of them at once.
+#[tokio::test]
+async fn a_refusal_by_our_responder_is_as_one_by_a_closure_that_calls_it() {
+    type SetUp = fn(RateLimitLayerBuilder) -> RateLimitLayerBuilder;
+    let set_ups: [(&str, SetUp); 7] = [
+        ("nothing else", |layer| layer),
+        ("seconds of Unix time", |layer| layer.legacy_reset(LegacyReset::Epoch)),
+        ("exposed", |layer| layer.expose_headers()),
+        ("told to Envoy", |layer| layer.tell_envoy()),
+        ("a second field with the wait", |layer| {
+            layer.retry_after_also_in(HeaderName::from_static("x-retry-in"))
+        }),
+        ("a later wait", |layer| layer.spread_retry_after_by(|| Duration::from_secs(7))),
+        ("no extensions", |layer| layer.without_extensions()),
+    ];
+    let policies = || {
+        let api = Policy::gcra("api", "1/min");
+        let day = Policy::fixed_window("day", "1/d");
+        [
+            vec![api.clone()],
+            vec![api.clone().and("1/h").named("hour")],
+            vec![api.clone().hidden()],
+            vec![api.clone(), day.clone()],
+            vec![api.clone().hidden(), day],
+            vec![api.clone().suspend(2, "1h", "30min")],
+            vec![api.wait_up_to(Duration::from_millis(1))],
+        ]
+    };
+    for ((name, set_up), headers) in
+        set_ups.iter().flat_map(|set_up| HeaderFields::ALL.map(|headers| (set_up, headers)))
+    {
+        for policies in policies() {
+            let layer = || {
+                let (store, _) = store();
+                let mut limits = policies.iter().map(|policy| by_header(on(&store, policy.clone())));
+                let layer = RateLimitLayer::builder(limits.next().expect("a limit")).headers(headers);
+                set_up(limits.fold(layer, |layer, limit| layer.and(limit)))
+            };
+            let ours = layer().build().unwrap().layer(Handler::default());
+            let closure = |refusal: &Refusal<'_>| -> Response<Body> { ProblemJson::new().respond(refusal) };
+            let theirs = layer().respond(closure).build().unwrap().layer(Handler::default());
+            for accept in ["*/*", "text/html"] {
+                for turn in 0..3 {
+                    let asking = || {
+                        let mut request = from("ada");
+                        request.headers_mut().insert("accept", HeaderValue::from_static(accept));
+                        request
+                    };
+                    let [ours, theirs] = [send(&ours, asking()).await, send(&theirs, asking()).await];
+                    let [ours, theirs] = [whole(ours).await, whole(theirs).await];
+                    assert_eq!(ours, theirs, "{name}, {headers}, {policies:?}, {accept}, turn {turn}");
+                }
+            }
+        }
+    }
+}
+
+/// All of a response that a client or a layer around sees, with the fields in their order.
+async fn whole(
+    response: Response<Body>,
+) -> (StatusCode, Vec<(HeaderName, HeaderValue)>, String, Option<String>) {
+    let (head, body) = response.into_parts();
+    let fields = head.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    let body = body.collect().await.expect("it is in memory").to_bytes();
+    let decided = head.extensions.get::<Decided>().map(|decided| format!("{decided:?}"));
+    (head.status, fields, String::from_utf8(body.to_vec()).expect("it is text"), decided)
 }
