@@ -1,6 +1,5 @@
 //! Periods of a calendar: [`CalendarPeriod`].
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
@@ -48,8 +47,8 @@ struct Periods {
     longest_us: NonZeroU64,
 }
 
-/// The periods that were read, by name.
-static KNOWN: Mutex<BTreeMap<String, &'static Periods>> = Mutex::new(BTreeMap::new());
+/// The periods that were read: a few units in a few zones.
+static KNOWN: Mutex<Vec<&'static Periods>> = Mutex::new(Vec::new());
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -123,9 +122,9 @@ impl CalendarPeriod {
             Some(zone) => format!("{unit} in {zone}"),
             None => unit.to_string(),
         };
-        // A panic cannot leave the map half-changed.
+        // A panic cannot leave the list half-changed.
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(periods) = known.get(&name) {
+        if let Some(periods) = known.iter().find(|periods| periods.name == name) {
             return Ok(Self(periods));
         }
         let starts = self::zone::starts(&unit, zone)?;
@@ -133,9 +132,8 @@ impl CalendarPeriod {
             starts.windows(2).map(|pair| pair.last().zip(pair.first()).map_or(0, |(end, start)| end - start));
         let longest_us = u64::from(lengths.max().unwrap_or(1)).saturating_mul(SECOND_US);
         let longest_us = NonZeroU64::new(longest_us).unwrap_or(NonZeroU64::MIN);
-        let periods: &'static Periods =
-            Box::leak(Box::new(Periods { name: name.clone(), starts, longest_us }));
-        known.insert(name, periods);
+        let periods: &'static Periods = Box::leak(Box::new(Periods { name, starts, longest_us }));
+        known.push(periods);
         Ok(Self(periods))
     }
 }

@@ -10,7 +10,7 @@ use super::outcome::deciding;
 use super::receipts::{at_places, receipt_bit};
 use super::status::QuotaStatus;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::few::sort_few;
+use crate::few::{few, sort_few};
 use crate::receipt::{DecidedBy, Trace};
 
 impl Decision {
@@ -42,8 +42,11 @@ impl Decision {
     /// # Errors
     /// [`StoreErrorKind::NothingAsked`] if there are none.
     pub fn joined(pieces: impl IntoIterator<Item = (Self, impl AsRef<[u8]>)>) -> Result<Self, StoreError> {
-        let mut pieces: SmallVec<[Self; 2]> =
-            pieces.into_iter().map(|(decision, places)| decision.of_asks(places.as_ref())).collect();
+        let pieces = pieces.into_iter().map(|(decision, places)| decision.of_asks(places.as_ref()));
+        Self::joined_pieces(few(pieces))
+    }
+
+    fn joined_pieces(mut pieces: SmallVec<[Self; 2]>) -> Result<Self, StoreError> {
         let has_a_say = |piece: &Self| piece.is_counted() || !piece.is_allowed();
         if pieces.iter().any(has_a_say) {
             pieces.retain(|piece| has_a_say(piece));
@@ -65,12 +68,13 @@ impl Decision {
             let Details { traces, pieces, untraced: none, .. } = piece.take_details();
             parts.extend(pieces);
             untraced |= if traces.is_empty() { bits(piece) } else { none };
-            let traces = traces.into_iter().chain(std::iter::repeat(Trace::default()));
-            lines.extend(piece.quotas.iter().copied().zip(traces));
+            for (index, status) in piece.quotas.iter().enumerate() {
+                lines.push((*status, traces.get(index).copied().unwrap_or_default()));
+            }
         }
         sort_few(&mut lines, |(status, _)| (status.policy_index(), status.quota_index()));
         let mut joined = Self::of(at_us, delay_us, lines.iter().map(|(status, _)| *status)).by(by);
-        let traces = lines.into_iter().map(|(_, trace)| trace).collect();
+        let traces = few(lines.into_iter().map(|(_, trace)| trace));
         joined.details = Some(Arc::new(Details { traces, untraced, fallback, pieces: parts }));
         Ok(joined)
     }

@@ -184,11 +184,12 @@ impl Buckets {
     }
 
     /// The policy's buckets, and those of former policies that are still needed. Drops the others.
-    pub(super) fn all(&self, now_us: u64) -> impl Iterator<Item = Arc<Bucket>> {
-        let older = self.older(now_us);
-        let older: Vec<_> =
-            older.iter().flat_map(|older| &older.heirs).flat_map(|heir| &heir.follows).cloned().collect();
-        self.each.iter().cloned().chain(older).collect::<Vec<_>>().into_iter()
+    pub(super) fn all(&self, now_us: u64) -> Vec<Arc<Bucket>> {
+        let mut all = self.each.to_vec();
+        for older in self.older(now_us).iter() {
+            older.heirs.iter().for_each(|heir| all.extend_from_slice(&heir.follows));
+        }
+        all
     }
 }
 

@@ -1,6 +1,6 @@
 //! The store of one process: [`MemoryStore`].
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -116,12 +116,15 @@ impl fmt::Debug for MemoryStore {
 impl PolicyBuckets {
     fn stats(&self) -> MemoryStats {
         let now_us = self.context.clock.now_us();
-        let open = self.open.prepared();
-        let mut seen = HashSet::new();
-        let mut buckets: Vec<_> = open.iter().flat_map(|buckets| buckets.all(now_us)).collect();
-        buckets.retain(|bucket| seen.insert(bucket.number));
-        let fills = buckets.iter().map(|bucket| bucket.fill(now_us));
-        let (keys, slots) = fills.fold((0, 0), |(keys, slots), (used, all)| (keys + used, slots + all));
+        let (mut seen, mut keys, mut slots) = (HashSet::new(), 0, 0);
+        for buckets in self.open.prepared() {
+            for bucket in buckets.all(now_us) {
+                if seen.insert(bucket.number) {
+                    let (used, all) = bucket.fill(now_us);
+                    (keys, slots) = (keys + used, slots + all);
+                }
+            }
+        }
         // Relaxed: counts for a gauge.
         let [evictions, inherited] =
             [&self.context.evictions, &self.context.inherited].map(|count| count.load(Ordering::Relaxed));
@@ -130,13 +133,17 @@ impl PolicyBuckets {
 
     /// The number of different quotas of keys in use under each open policy.
     fn quotas_in_use(&self) -> Vec<(String, usize)> {
-        let mut in_use = BTreeMap::<String, usize>::new();
-        // A replaced policy may have the same buckets.
+        let mut in_use = Vec::<(String, usize)>::new();
         for buckets in self.open.prepared() {
-            let most = in_use.entry(buckets.name().to_owned()).or_default();
-            *most = buckets.quotas_in_use().max(*most);
+            let quotas = buckets.quotas_in_use();
+            // A replaced policy, which stands beside the one that follows it, may have the same buckets.
+            match in_use.last_mut().filter(|(name, _)| name == buckets.name()) {
+                Some((_, most)) => *most = quotas.max(*most),
+                None if quotas > 0 => in_use.push((buckets.name().to_owned(), quotas)),
+                None => {}
+            }
         }
-        in_use.into_iter().filter(|(_, quotas)| *quotas > 0).collect()
+        in_use
     }
 
     /// Drops expired replacements, also those of policies without requests. It runs at every replacement while policies

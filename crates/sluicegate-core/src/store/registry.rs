@@ -78,7 +78,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
         Ok(PreparedPolicy::new(policy, prepared))
     }
 
-    /// The preparations of all policies that are still in use, including replaced ones.
+    /// The preparations of all policies that are still in use, including replaced ones: those of one name in a row.
     pub fn prepared(&self) -> Vec<Arc<T>> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.values().flatten().filter_map(|(_, prepared)| prepared.upgrade()).collect()

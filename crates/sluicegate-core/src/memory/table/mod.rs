@@ -34,6 +34,22 @@ use self::words::until_of;
 pub(super) use self::words::{SlotWords, state_words};
 use crate::policy::OnFull;
 
+/// An array of one value. `array::from_fn` compiles to a hundred lines for each length.
+#[cfg(not(loom))]
+macro_rules! filled {
+    ($value:expr) => {
+        [const { $value }; _]
+    };
+}
+
+/// The atomics of loom are no constants.
+#[cfg(loom)]
+macro_rules! filled {
+    ($value:expr) => {
+        std::array::from_fn(|_| $value)
+    };
+}
+
 /// A fixed table of 64-byte sets that holds the keys of one quota. A key's hash selects its set (low half) and
 /// identifies it there (high half, the tag).
 ///
@@ -74,11 +90,10 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
     pub(super) fn new(slots: usize, on_full: OnFull, evictions: &Arc<Count>) -> Self {
         let sets = slots.div_ceil(SLOTS).max(1);
         let inherited = if on_full == OnFull::Inherit { sets } else { 0 };
-        Self {
-            sets: (0..sets).map(|_| Set::default()).collect(),
-            left: (0..inherited).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
-            evictions: Arc::clone(evictions),
-        }
+        let (mut made, mut left) = (Vec::new(), Vec::new());
+        made.resize_with(sets, Set::default);
+        left.resize_with(inherited, || filled!(AtomicU64::new(0)));
+        Self { sets: made.into(), left: left.into(), evictions: Arc::clone(evictions) }
     }
 
     /// The set that a hash belongs to.
@@ -114,8 +129,13 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
 
     /// The number of slots that hold a state that is not at rest. It reads the whole table without a lock.
     pub(super) fn in_use(&self, now_us: u64) -> usize {
-        let states = self.sets.iter().flat_map(|set| &set.states);
-        states.filter(|state| until_of(state) > now_us).count()
+        let mut in_use = 0;
+        for set in &self.sets {
+            for state in &set.states {
+                in_use += usize::from(until_of(state) > now_us);
+            }
+        }
+        in_use
     }
 }
 
@@ -163,10 +183,10 @@ fn wait_a_turn(_turn: u32) {
 impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> Default for Set<SLOTS, WORDS, OWN> {
     fn default() -> Self {
         Self {
-            states: std::array::from_fn(|_| std::array::from_fn(|_| AtomicU64::new(0))),
-            tags: std::array::from_fn(|_| AtomicU32::new(0)),
-            plans: std::array::from_fn(|_| AtomicU16::new(0)),
-            high: std::array::from_fn(|_| AtomicU8::new(0)),
+            states: filled!(filled!(AtomicU64::new(0))),
+            tags: filled!(AtomicU32::new(0)),
+            plans: filled!(AtomicU16::new(0)),
+            high: filled!(AtomicU8::new(0)),
             forgotten: AtomicU16::new(0),
             locked: AtomicBool::new(false),
         }
