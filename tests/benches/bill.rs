@@ -24,7 +24,7 @@ use crate::services::{
     bare, calling, generous_policy, governor_with_headers, router, routing, side_of, strict_governor,
     strict_policy,
 };
-use crate::set_ups::{NO_FIELDS, NOTHING, SET_UPS};
+use crate::set_ups::{ALL_FIELDS, NO_FIELDS, NOTHING, SET_UPS};
 
 /// Few, because Valgrind is slow, and each has sent two requests before those that are counted.
 const PEERS: u32 = 100;
@@ -81,7 +81,7 @@ impl Case {
         for name in names().filter(|name| bench.wants(&work(name))).collect::<Vec<_>>() {
             let (ours, reference, aim) = match name {
                 NOTHING => (floor, governor, Aim::None),
-                IDLE | NO_FIELDS => (of(name), floor, Aim::None),
+                IDLE | NO_FIELDS | ALL_FIELDS => (of(name), floor, Aim::None),
                 _ => (of(name), floor, Aim::Ratio(1.05)),
             };
             let [more, of_reference] = [ours, reference].map(|bill| bill.more_than(alone));

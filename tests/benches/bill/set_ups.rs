@@ -21,14 +21,18 @@ pub(crate) const NOTHING: &str = "nothing else";
 /// The one with less.
 pub(crate) const NO_FIELDS: &str = "no fields, no extensions";
 
+/// The one with more.
+pub(crate) const ALL_FIELDS: &str = "all fields on every response";
+
 type SetUp = fn(PolicyBuilder) -> RateLimitLayer;
 
 /// Each has this policy by the address of the peer.
-pub(crate) const SET_UPS: [(&str, SetUp); 14] = [
+pub(crate) const SET_UPS: [(&str, SetUp); 15] = [
     (NOTHING, |policy| built(layer(policy, MemoryStore::new()))),
     (NO_FIELDS, |policy| {
         built(layer(policy, MemoryStore::new()).headers(HeaderFields::None).without_extensions())
     }),
+    (ALL_FIELDS, |policy| built(layer(policy, MemoryStore::new()).headers(HeaderFields::All))),
     ("a limit that does not apply", |policy| {
         let store = MemoryStore::new();
         let login = Limit::new(on(Policy::gcra("login", "5/min"), &store)).only_if(nowhere());

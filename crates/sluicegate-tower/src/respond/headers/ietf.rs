@@ -45,12 +45,13 @@ fn insert_missing(headers: &mut HeaderMap, lines: [Option<HeaderValue>; 2]) -> b
     theirs_are_there
 }
 
-/// Replaces both lists, or removes them if they are empty.
-pub(super) fn replace_lists(headers: &mut HeaderMap, lines: [Option<HeaderValue>; 2]) {
-    for (name, line) in [RATELIMIT_POLICY, RATELIMIT].into_iter().zip(lines) {
-        if let Some(line) = line {
-            headers.insert(name, line);
-        }
+/// Replaces each list for which there is a new one.
+pub(super) fn replace_lists(headers: &mut HeaderMap, [policies, standings]: [Option<HeaderValue>; 2]) {
+    if let Some(line) = policies {
+        headers.insert(RATELIMIT_POLICY, line);
+    }
+    if let Some(line) = standings {
+        headers.insert(RATELIMIT, line);
     }
 }
 
