@@ -70,17 +70,34 @@ fn no_dependency_needs_a_newer_rust_than_we_declare() {
 /// Extension authors need only the core, so it must stay light.
 #[test]
 fn the_core_has_no_runtime_and_no_http_in_its_tree() {
+    let tree = tree(&["-p", "sluicegate-core", "--no-default-features"]);
+    for other in ["tokio", "http", "hyper", "syn", "axum", "redis"] {
+        assert!(!tree.contains(other), "{tree:?}");
+    }
+}
+
+/// Whoever adds a limit to a service waits for all of it to compile.
+#[test]
+fn an_application_that_asks_for_nothing_more_builds_no_rare_part() {
+    let tree = tree(&["-p", "sluicegate"]);
+    assert!(tree.contains("sluicegate-axum"), "{tree:?}");
+    for rare in ["sluicegate-in-flight", "blake3", "jiff", "jsonwebtoken", "redis", "regex"] {
+        assert!(!tree.contains(rare), "{tree:?}");
+    }
+}
+
+/// The packages that are built with a package.
+fn tree(of: &[&str]) -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "-p", "sluicegate-core", "--no-default-features", "-e", "normal", "--prefix", "none"])
+        .arg("tree")
+        .args(of)
+        .args(["-e", "normal", "--prefix", "none"])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .output()
         .expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let tree = String::from_utf8(output.stdout).expect("names are text");
-    for line in tree.lines() {
-        let name = line.split(' ').next().unwrap_or_default();
-        assert!(!["tokio", "http", "hyper", "syn", "axum", "redis"].contains(&name), "{tree}");
-    }
+    tree.lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect()
 }
 
 /// Where the manifest names the tests, one that it forgets is not built, and nobody misses it.

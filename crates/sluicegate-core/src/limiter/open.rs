@@ -45,7 +45,7 @@ impl RateLimiter {
     #[expect(clippy::missing_panics_doc, reason = "one policy is put, so one handle comes back")]
     #[track_caller]
     pub fn new(store: impl IntoStore, policy: Policy) -> Result<Self, ConfigError> {
-        let (all, ()) = put(&store.into(), vec![policy], Reopening::Open(Location::caller()), |_| Ok(()))?;
+        let all = put(&store.into(), vec![policy], Reopening::Open(Location::caller()), &mut |_| Ok(()))?;
         Ok(all.into_iter().next().expect("each policy has a handle"))
     }
 
@@ -157,7 +157,7 @@ pub fn open_all(
     policies: impl IntoIterator<Item = Policy>,
 ) -> Result<Vec<RateLimiter>, ConfigError> {
     let how = Reopening::Open(Location::caller());
-    Ok(put(&store.into(), policies.into_iter().collect(), how, |_| Ok(()))?.0)
+    put(&store.into(), policies.into_iter().collect(), how, &mut |_| Ok(()))
 }
 
 /// Puts several policies on a store, all or none of them, together with the rules that name them: a closed name is opened,
@@ -201,13 +201,19 @@ pub fn open_all(
 ///
 /// # Deadlocks
 /// `build` must neither open nor replace policies on this store: it would deadlock.
+#[expect(clippy::missing_panics_doc, reason = "what is put was built")]
 pub fn replace_all<T>(
     store: impl IntoStore,
     policies: impl IntoIterator<Item = Policy>,
     inherit: Inherit,
     build: impl FnOnce(&[RateLimiter]) -> Result<T, ConfigError>,
 ) -> Result<T, ConfigError> {
-    Ok(put(&store.into(), policies.into_iter().collect(), Reopening::Replace(inherit), build)?.1)
+    let (mut build, mut built) = (Some(build), None);
+    put(&store.into(), policies.into_iter().collect(), Reopening::Replace(inherit), &mut |limiters| {
+        built = build.take().map(|build| build(limiters)).transpose()?;
+        Ok(())
+    })?;
+    Ok(built.expect("it was built once"))
 }
 
 /// The treatment of an open policy when its name is opened again.
@@ -237,14 +243,14 @@ impl OpenStep<'_> {
     }
 }
 
-/// Puts policies on a store, all or none: first every step that can fail, including `build`, then the steps that take
-/// effect.
-fn put<T>(
+/// Puts policies on a store, all or none: first every step that can fail, including `build`, which is called at most once, then the
+/// steps that take effect.
+fn put(
     store: &Arc<dyn Store>,
     policies: Vec<Policy>,
     how: Reopening,
-    build: impl FnOnce(&[RateLimiter]) -> Result<T, ConfigError>,
-) -> Result<(Vec<RateLimiter>, T), ConfigError> {
+    build: &mut dyn FnMut(&[RateLimiter]) -> Result<(), ConfigError>,
+) -> Result<Vec<RateLimiter>, ConfigError> {
     let mut names = HashSet::new();
     if let Some(twice) = policies.iter().find(|policy| !names.insert(policy.name())) {
         let problem = format!("two policies named {:?}: give each a name of its own", twice.name());
@@ -279,7 +285,7 @@ fn put<T>(
             Reopening::Replace(_) => steps.iter().map(OpenStep::pinned).collect(),
             Reopening::Open(_) => Vec::new(),
         };
-        let done = build(&pinned)?;
+        build(&pinned)?;
         let mut news = Vec::new();
         let limiters = steps.into_iter().map(|step| match step {
             OpenStep::Open(limiter) => {
@@ -300,7 +306,7 @@ fn put<T>(
                 handle.opened_at.tell_of(place, handle.first.policy().name());
             }
         }
-        return Ok((limiters, done));
+        return Ok(limiters);
     }
 }
 

@@ -31,7 +31,7 @@ enum EventPart {
 }
 
 impl EventStream {
-    pub(crate) fn new(paths: impl IntoIterator<Item = FieldPath>) -> Self {
+    pub(crate) fn new(paths: Vec<FieldPath>) -> Self {
         let event = JsonScanner::new(paths);
         let last = (0..event.len()).map(|_| None).collect();
         Self { at: EventPart::Name(0), after_return: false, event, last }

@@ -72,7 +72,7 @@ enum ScanPart {
 }
 
 impl JsonScanner {
-    pub(crate) fn new(paths: impl IntoIterator<Item = FieldPath>) -> Self {
+    pub(crate) fn new(paths: Vec<FieldPath>) -> Self {
         let paths = paths.into_iter();
         let fields: SmallVec<_> = paths.map(|path| WantedField { path, matched: 0, found: None }).collect();
         let names = fields.iter().flat_map(|field: &WantedField| field.path.names());
@@ -81,7 +81,7 @@ impl JsonScanner {
     }
 
     /// As [`new`](Self::new), for numbers and texts.
-    pub(crate) fn of_all(paths: impl IntoIterator<Item = FieldPath>) -> Self {
+    pub(crate) fn of_all(paths: Vec<FieldPath>) -> Self {
         Self { wants_texts: true, ..Self::new(paths) }
     }
 

@@ -158,7 +158,7 @@ where
         if !is_read {
             return Step::Go(None);
         }
-        let scanner = JsonScanner::of_all(fields.iter().cloned());
+        let scanner = JsonScanner::of_all(fields.to_vec());
         let latest = Box::pin(tokio::time::sleep(self.0.within));
         Step::Wait(Box::new(FieldReading { scanner, bytes: 0, latest }))
     }
@@ -187,7 +187,7 @@ where
                 }
             }
         }
-        let scanner = std::mem::replace(scanner, JsonScanner::of_all([]));
+        let scanner = std::mem::replace(scanner, JsonScanner::of_all(Vec::new()));
         Poll::Ready(Step::Go(Some(RequestFields::found_by(scanner))))
     }
 

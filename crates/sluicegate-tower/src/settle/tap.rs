@@ -53,6 +53,10 @@ impl Tap {
         accounts: impl Iterator<Item = (usize, Arc<Settle>)>,
         head: &HeaderMap,
     ) -> Self {
+        Self::reading(meter, accounts.collect(), head)
+    }
+
+    fn reading(meter: Meter, accounts: Vec<(usize, Arc<Settle>)>, head: &HeaderMap) -> Self {
         let (mut json, mut sse) = (Vec::new(), Vec::new());
         let mut told = |source: &CostSource| match source {
             CostSource::Header(name) => ToldCost::Number(number_in(head, name)),
@@ -61,7 +65,7 @@ impl Tap {
             CostSource::Sse(fields) => ToldCost::Sse(append(&mut sse, fields)),
             CostSource::Bytes => ToldCost::Bytes,
         };
-        let accounts = accounts.map(|(place, settle)| {
+        let accounts = accounts.into_iter().map(|(place, settle)| {
             let told = settle.sources.iter().map(&mut told).collect();
             TapAccount { place, settle, told }
         });
