@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::account::BucketAccount;
 use super::ahead::Ahead;
-use super::context::StoreContext;
+use super::context::{HashedKey, StoreContext};
+use super::debtors::Debtors;
 use super::floors::Floors;
 use super::holds::BucketHolds;
 use super::home::{Home, LockedSet, TableKind};
@@ -13,7 +14,6 @@ use super::plans::{KeyRule, QuotaRules};
 use super::table::SlotWords;
 use crate::algorithm::Rule;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
-use crate::key::KeyRef;
 use crate::policy::{OnFull, Policy};
 use crate::store::Ask;
 
@@ -43,6 +43,7 @@ pub(super) struct Bucket {
     reset_us: AtomicU64,
     /// The latest moment to which a debt or a reserved turn of any key reaches.
     furthest_us: AtomicU64,
+    debtors: Debtors,
     longest_us: AtomicU64,
 }
 
@@ -83,6 +84,7 @@ impl Bucket {
             began_us,
             reset_us: AtomicU64::new(0),
             furthest_us: AtomicU64::new(0),
+            debtors: Debtors::default(),
         })
     }
 
@@ -190,8 +192,9 @@ impl Bucket {
         self.reset_us.fetch_max(self.ahead.latest_us().max(now_us), Ordering::Relaxed);
     }
 
-    /// Notes that a state reaches to `until_us`, further than a full burst.
-    pub(super) fn reaches(&self, until_us: u64) {
+    /// Notes that the state of the key with this hash reaches to `until_us`, further than a full burst.
+    pub(super) fn reaches(&self, hash: u64, until_us: u64) {
+        self.debtors.add(hash);
         // Relaxed: read only to decide whether an old state can still matter, long after.
         self.furthest_us.fetch_max(until_us, Ordering::Relaxed);
     }
@@ -201,17 +204,24 @@ impl Bucket {
         self.furthest_us.load(Ordering::Relaxed)
     }
 
-    /// Whether no key is in debt, or this one has no state.
+    /// Whether no key is in debt, or this one has no state. The key is hashed only if it matters.
     #[inline]
-    pub(super) fn is_at_rest(&self, key: KeyRef<'_>) -> bool {
+    pub(super) fn is_at_rest(&self, key: impl FnOnce() -> HashedKey) -> bool {
         // Relaxed: a thread that has the answer of a charge sees its note.
         let furthest_us = self.furthest_us();
-        furthest_us == 0 || self.has_no_state(key) || self.is_over(furthest_us)
+        if furthest_us == 0 {
+            return true;
+        }
+        let hash = self.context.hash(self.salt, key());
+        // Any key may inherit a debt that was left to its set.
+        let may_owe = self.on_full == OnFull::Inherit || self.debtors.may_have(hash);
+        !may_owe || self.has_no_state(hash) || self.is_over(furthest_us)
     }
 
     /// Whether a key has never owed anything, or was forgotten.
-    fn has_no_state(&self, key: KeyRef<'_>) -> bool {
-        let (hash, home) = (self.context.hash(self.salt, key), self.home());
+    #[inline(never)]
+    fn has_no_state(&self, hash: u64) -> bool {
+        let home = self.home();
         if home.is_unknown(hash) {
             return true;
         }

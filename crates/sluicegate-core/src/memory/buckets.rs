@@ -8,12 +8,11 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::bucket::{Bucket, IDLE_AFTER_US};
-use super::context::StoreContext;
+use super::context::{HashedKey, StoreContext};
 use super::home::Home;
 use super::plans::{KeyRule, MOST_PLANS, NumberedRule};
 use super::replaced::{BucketReplacement, Heir, Replacements};
 use crate::error::{ConfigError, ConfigErrorKind, StoreError};
-use crate::key::KeyRef;
 use crate::policy::Policy;
 use crate::store::{Ask, Inherit, OwnQuotas, PreparedPolicy};
 
@@ -164,8 +163,8 @@ impl Buckets {
     /// Whether it is certain that this key owes nothing. Keys that owe no more than a burst are not noted: this is for buckets that
     /// are only [charged](Bucket::reaches).
     #[inline]
-    pub(super) fn is_at_rest(&self, key: KeyRef<'_>) -> bool {
-        !self.has_older() && self.each.iter().all(|bucket| bucket.is_at_rest(key))
+    pub(super) fn is_at_rest(&self, key: impl Fn() -> HashedKey) -> bool {
+        !self.has_older() && self.each.iter().all(|bucket| bucket.is_at_rest(&key))
     }
 
     /// Whether any key owes units, or would if the clock were set back a little.

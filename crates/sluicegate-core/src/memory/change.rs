@@ -83,7 +83,7 @@ impl LockedSet<'_> {
                 let after = rule.spend(kept.state, now_us, at_us, cost);
                 if at_us > now_us {
                     bucket.ahead.add(rule, kept.state, now_us, at_us, cost);
-                    bucket.reaches(after.until_us);
+                    bucket.reaches(cell.hash, after.until_us);
                 }
                 Effect { spent: cost, trace: place.spent(cell, kept, after, now_us, at_us) }
             }
@@ -103,7 +103,7 @@ impl LockedSet<'_> {
             place => {
                 let kept = place.kept(cell, now_us);
                 let (after, spent) = rule.charge(kept.state, now_us, cost);
-                bucket.reaches(after.until_us);
+                bucket.reaches(cell.hash, after.until_us);
                 Effect { spent, trace: place.spent(cell, kept, after, now_us, now_us) }
             }
         }
@@ -316,7 +316,7 @@ pub(super) fn told(cell: &BucketCell<'_>, receipt: &Receipt, trace: &Trace) -> S
 fn entering(cell: &BucketCell<'_>, shard: &mut Shard, now_us: u64, at_us: u64, cost: u64) -> Effect {
     let (bucket, log) = (cell.bucket, cell.in_log());
     let EntryRef { at_us, birth } = shard.spend(log, now_us, at_us, cost);
-    bucket.reaches(now_us.saturating_add(shard.reset_after_us(log, now_us)));
+    bucket.reaches(cell.hash, now_us.saturating_add(shard.reset_after_us(log, now_us)));
     let after = State::new(at_us, 0);
     Effect { spent: cost, trace: Trace { birth: named(bucket, birth.into()), after, ..Trace::default() } }
 }

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use foldhash::quality::RandomState;
+use foldhash::{fast, quality};
 
 use super::logs::Logs;
 use crate::algorithm::SlidingLog;
@@ -17,13 +17,19 @@ use crate::policy::Policy;
 pub(super) struct StoreContext {
     pub(super) settings: MemorySettings,
     pub(super) clock: TimeSource,
-    seed: RandomState,
+    /// Hashes the texts of keys.
+    texts: fast::RandomState,
+    seed: quality::RandomState,
     salts: AtomicU64,
     buckets: AtomicU64,
     holds: AtomicU64,
     pub(super) evictions: Arc<AtomicU64>,
     pub(super) inherited: Arc<AtomicU64>,
 }
+
+/// The hash of a key's type and text, still without a policy and a quota.
+#[derive(Clone, Copy)]
+pub(super) struct HashedKey(u64);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemorySettings {
@@ -58,7 +64,8 @@ impl StoreContext {
         Self {
             settings,
             clock,
-            seed: RandomState::default(),
+            texts: fast::RandomState::default(),
+            seed: quality::RandomState::default(),
             salts: AtomicU64::new(0),
             buckets: AtomicU64::new(1),
             holds: AtomicU64::new(1),
@@ -83,17 +90,23 @@ impl StoreContext {
         self.seed.hash_one(self.salts.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Hashes the text of a key, once for all buckets that are asked about it.
+    #[inline]
+    pub(super) fn hashed(&self, key: KeyRef<'_>) -> HashedKey {
+        let (tag, bytes) = key.parts();
+        let mut hasher = self.texts.build_hasher();
+        hasher.write(bytes);
+        HashedKey(hasher.finish() ^ (u64::from(tag) << 56 | bytes.len() as u64))
+    }
+
     /// The hash of policy, quota and key: it is seeded at random, so that no client can aim at a set.
     ///
     /// Two keys whose 64 bits collide share a bucket: the low 32 bits choose the set and the high
     /// 32 are the tag in it.
     #[inline]
-    pub(super) fn hash(&self, salt: u64, key: KeyRef<'_>) -> u64 {
-        let (tag, bytes) = key.parts();
+    pub(super) fn hash(&self, salt: u64, HashedKey(key): HashedKey) -> u64 {
         let mut hasher = self.seed.build_hasher();
-        // Type and length go into a word that is hashed in any case; the text is hashed in place.
-        hasher.write_u64(salt ^ (u64::from(tag) << 56 | bytes.len() as u64));
-        hasher.write(bytes);
+        hasher.write_u64(salt ^ key);
         hasher.finish()
     }
 

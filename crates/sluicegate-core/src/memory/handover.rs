@@ -190,7 +190,7 @@ impl LockedSet<'_> {
                 for hold in held {
                     shard.spend(cell.in_log(), now_us, hold.until_us, hold.units);
                 }
-                bucket.reaches(now_us.saturating_add(shard.reset_after_us(cell.in_log(), now_us)));
+                bucket.reaches(hash, now_us.saturating_add(shard.reset_after_us(cell.in_log(), now_us)));
             }
             place => {
                 let mut known = place.kept(cell, now_us);
@@ -209,7 +209,7 @@ impl LockedSet<'_> {
                 for hold in held {
                     known.state = rule.spend(known.state, now_us, hold.until_us.max(now_us), hold.units);
                 }
-                bucket.reaches(known.state.until_us);
+                bucket.reaches(hash, known.state.until_us);
                 // Under another rule, earlier units are not given back.
                 if from == rule {
                     bucket.floors.raise(rule, hash, estate.floor, now_us);

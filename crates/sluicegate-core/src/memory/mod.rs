@@ -53,6 +53,7 @@ mod buckets;
 mod builder;
 mod change;
 mod context;
+mod debtors;
 mod decide;
 mod floors;
 mod handover;

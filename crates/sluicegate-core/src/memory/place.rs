@@ -130,7 +130,7 @@ impl LockedSet<'_> {
                 // Apply all holds before the state is stored: the state after one hold may be at rest by now, and the state after all may
                 // not be.
                 kept.state = ended.iter().fold(kept.state, |state, hold| departed(&by.rule, state, hold));
-                bucket.reaches(kept.state.until_us);
+                bucket.reaches(hash, kept.state.until_us);
                 place.put(cell, kept, now_us);
             }
         }

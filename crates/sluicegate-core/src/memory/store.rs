@@ -214,7 +214,8 @@ impl Store for PolicyBuckets {
 
     #[inline]
     fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
-        policy.prepared::<Buckets>().is_some_and(|buckets| buckets.is_at_rest(key))
+        let hashed = || self.context.hashed(key);
+        policy.prepared::<Buckets>().is_some_and(|buckets| buckets.is_at_rest(hashed))
     }
 
     fn may_close(&self, policy: &PreparedPolicy) -> bool {

@@ -12,7 +12,7 @@ use crate::key::KeyRef;
 use crate::memory::bucket::Bucket;
 use crate::memory::buckets::Buckets;
 use crate::memory::change::trace;
-use crate::memory::context::StoreContext;
+use crate::memory::context::{HashedKey, StoreContext};
 use crate::memory::home::Home;
 use crate::memory::logs::Logs;
 use crate::memory::plans::KeyRule;
@@ -53,8 +53,9 @@ impl OnlyBucket {
 
     /// Whether the decision needs more than the bucket: a replaced policy, or a suspension of this key.
     #[inline]
-    fn is_beside(&self, key: &KeyRef<'_>) -> bool {
-        self.buckets.has_older() || !self.suspensions.iter().all(|suspension| suspension.is_at_rest(*key))
+    fn is_beside(&self, key: HashedKey) -> bool {
+        let is_at_rest = |buckets: &Arc<Buckets>| buckets.is_at_rest(|| key);
+        self.buckets.has_older() || !self.suspensions.iter().all(is_at_rest)
     }
 
     /// Spends from a table; returns the moment and the state of the key then.
@@ -63,10 +64,10 @@ impl OnlyBucket {
     fn spend_in<const SLOTS: usize, const WORDS: usize, const OWN: usize>(
         &self,
         table: &Table<SLOTS, WORDS, false, OWN>,
-        (key, cost): (&KeyRef<'_>, u64),
+        (key, cost): (HashedKey, u64),
     ) -> Option<(u64, Looked)> {
         let (context, bucket) = (&*self.context, &*self.bucket);
-        let hash = context.hash(bucket.salt, *key);
+        let hash = context.hash(bucket.salt, key);
         // Read before the lock, to hold it for less time; but a window must not begin after a moment counted in it.
         let is_level = const { state_words::<WORDS, false>() == 1 };
         let before_us = if is_level { Some(context.clock.now_us()) } else { None };
@@ -78,9 +79,9 @@ impl OnlyBucket {
 
     /// Spends from a table with accounts, and returns the data of a receipt.
     #[inline(never)]
-    fn spend_kept(&self, table: &Table<3, 2, true>, (key, cost): (&KeyRef<'_>, u64)) -> Option<Decision> {
+    fn spend_kept(&self, table: &Table<3, 2, true>, (key, cost): (HashedKey, u64)) -> Option<Decision> {
         let (bucket, rule) = (&*self.bucket, &self.rule);
-        let hash = self.context.hash(bucket.salt, *key);
+        let hash = self.context.hash(bucket.salt, key);
         let mut set = table.lock(table.set_of(hash));
         if cost == 0 || bucket.holds.any() {
             return None;
@@ -103,8 +104,8 @@ impl OnlyBucket {
 
     /// Spends from a log.
     #[inline]
-    fn spend_in_log(&self, logs: &Logs, (key, cost): (&KeyRef<'_>, u64)) -> Option<(u64, Looked)> {
-        let hash = self.context.hash(self.bucket.salt, *key);
+    fn spend_in_log(&self, logs: &Logs, (key, cost): (HashedKey, u64)) -> Option<(u64, Looked)> {
+        let hash = self.context.hash(self.bucket.salt, key);
         let mut shard = logs.lock(Logs::shard_of(hash));
         if self.bucket.holds.any() {
             return None;
@@ -118,6 +119,7 @@ impl OnlyBucket {
 
 impl ShortWay for OnlyBucket {
     fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture {
+        let key = self.context.hashed(*key);
         if self.is_beside(key) {
             return otherwise();
         }

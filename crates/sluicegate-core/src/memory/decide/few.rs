@@ -59,8 +59,9 @@ impl PolicyBuckets {
     fn gather<'a>(&self, asks: &'a [Ask<'a>], all: &mut [Option<BucketAsk<'a>>; MOST]) -> Option<()> {
         let mut all = all.iter_mut();
         for (policy, ask) in (0_u8..).zip(asks) {
+            let key = self.context.hashed(ask.key());
             for (quota, bucket) in (0_u8..).zip(buckets(ask)?) {
-                let hash = self.context.hash(bucket.salt, ask.key());
+                let hash = self.context.hash(bucket.salt, key);
                 *all.next()? = Some(BucketAsk::new((bucket, level(bucket)), (ask, hash), (policy, quota)));
             }
         }

@@ -105,7 +105,7 @@ impl PolicyBuckets {
         ask: Ask<'a>,
         at: (u8, u8),
     ) -> BucketCell<'a> {
-        let hash = self.context.hash(bucket.salt, ask.key());
+        let hash = self.context.hash(bucket.salt, self.context.hashed(ask.key()));
         BucketCell {
             bucket,
             by,

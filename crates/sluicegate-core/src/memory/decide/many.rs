@@ -40,7 +40,7 @@ impl PolicyBuckets {
     fn touch<'a>(&self, ask: &Ask<'a>) -> Option<FoundLevel<'a>> {
         let mut buckets = buckets(ask).filter(|_| ask.mode() == Mode::Spend)?;
         let bucket = buckets.next().filter(|_| buckets.next().is_none())?;
-        let (table, hash) = (level(bucket)?, self.context.hash(bucket.salt, ask.key()));
+        let (table, hash) = (level(bucket)?, self.context.hash(bucket.salt, self.context.hashed(ask.key())));
         table.touch(hash);
         Some((bucket, table, hash))
     }

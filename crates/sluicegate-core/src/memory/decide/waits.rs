@@ -31,7 +31,7 @@ impl PolicyBuckets {
         let id = self.context.fresh_hold();
         let hold = Hold { id, units, until_us: departs_us };
         bucket.holds.add(cell.hash, hold, |hold| is_over(bucket, hold, now_us));
-        bucket.reaches(departs_us.saturating_add(longest_us));
+        bucket.reaches(cell.hash, departs_us.saturating_add(longest_us));
         bucket.ahead.note(departs_us);
         let after = State::new(ready_us, 0);
         Effect { spent: units, trace: Trace { birth: hold.id, held: true, after, ..Trace::default() } }
