@@ -79,14 +79,11 @@ impl Judgement {
         Self { answer, by: decision.decided_by(), spent, is_near: is_near && decision.is_allowed() }
     }
 
-    /// A decision of a single policy that allows the request at once.
+    /// A decision of the store over a single quota, which allows the request at once.
     #[inline]
-    pub(super) fn allowed(decision: &Decision) -> Self {
-        let (spent, is_near) = match decision.quotas() {
-            [only] => (only.spent(), has_little(only)),
-            all => (all.iter().map(QuotaStatus::spent).max().unwrap_or(0), all.iter().any(has_little)),
-        };
-        Self { answer: Answer::Allowed, by: decision.decided_by(), spent, is_near }
+    pub(super) fn allowed(status: &QuotaStatus) -> Self {
+        let (spent, is_near) = (status.spent(), has_little(status));
+        Self { answer: Answer::Allowed, by: DecidedBy::Store, spent, is_near }
     }
 
     /// Changes the answer to [`Answer::Suspended`], with nothing spent.

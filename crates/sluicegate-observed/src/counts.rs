@@ -43,7 +43,8 @@ impl PolicyCounts {
         Self(Lanes::new())
     }
 
-    #[inline]
+    // Inlined always: the counter of an allowed request is known to the compiler then.
+    #[inline(always)]
     pub(super) fn request(&self, judgement: &Judgement, is_shadow: bool) {
         let Judgement { answer, by, spent, is_near } = *judgement;
         let counter = place(is_shadow, answer, by);

@@ -1,13 +1,12 @@
 //! Counts the checks of one key that the inner store decides without an ask: [`ObservedShortWay`].
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
 use sluicegate_core::Decision;
 use sluicegate_core::key::KeyRef;
 use sluicegate_core::policy::{Policy, PolicyMode};
-use sluicegate_core::store::{DecisionFuture, Mode, ShortWay};
+use sluicegate_core::store::{DecisionFuture, Mode, QuotaStatus, ShortWay, judge};
 
 use super::answer::Judgement;
 use super::ask::{AskFacts, ObservedAsk, Took};
@@ -25,33 +24,36 @@ pub(super) struct ObservedShortWay {
 }
 
 impl ShortWay for ObservedShortWay {
-    fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture {
-        let (is_asked, is_looked_at) = (Cell::new(false), thread::one_in_64());
-        let begun = is_looked_at.then(Instant::now);
-        let answer = self.within.spend(key, cost, &|| {
-            is_asked.set(true);
-            otherwise()
-        });
+    fn spend(
+        &self,
+        key: &KeyRef<'_>,
+        cost: u64,
+        told: Option<&dyn Fn(u64, &QuotaStatus)>,
+        otherwise: &dyn Fn() -> DecisionFuture,
+    ) -> DecisionFuture {
+        let begun = thread::one_in_64().then(Instant::now);
         // An ask goes through the observed store, which counts it.
-        if !is_asked.get() && (is_looked_at || !self.has_counted(key, &answer)) {
-            self.note((*key, cost), &answer, begun);
-        }
-        answer
+        let count = |at_us: u64, status: &QuotaStatus| {
+            if begun.is_some() || !self.has_counted(key, at_us, status) {
+                self.note((*key, cost), at_us, status, begun);
+            }
+            if let Some(told) = told {
+                told(at_us, status);
+            }
+        };
+        self.within.spend(key, cost, Some(&count), otherwise)
     }
 }
 
 impl ObservedShortWay {
     /// Counts an answer that allows the request now, as almost every answer does, unless listeners have to hear of it.
     #[inline]
-    fn has_counted(&self, key: &KeyRef<'_>, answer: &DecisionFuture) -> bool {
-        match (&self.watched.meter, answer.known()) {
-            (Some(meter), Some(Ok(decision)))
-                if decision.is_allowed()
-                    && self.budget.is_none()
-                    && self.state.events.listeners.is_empty() =>
-            {
+    fn has_counted(&self, key: &KeyRef<'_>, at_us: u64, status: &QuotaStatus) -> bool {
+        let is_plain = status.passed() && self.budget.is_none() && self.state.events.listeners.is_empty();
+        match &self.watched.meter {
+            Some(meter) if is_plain => {
                 let is_shadow = self.watched.mode == PolicyMode::Shadow;
-                meter.request(&Judgement::allowed(decision), is_shadow, decision.at_us());
+                meter.request(&Judgement::allowed(status), is_shadow, at_us);
                 meter.see(*key);
                 true
             }
@@ -60,13 +62,12 @@ impl ObservedShortWay {
     }
 
     #[inline(never)]
-    fn note(&self, (key, cost): (KeyRef<'_>, u64), answer: &DecisionFuture, begun: Option<Instant>) {
-        let Some(result) = answer.known() else { return };
+    fn note(&self, (key, cost): (KeyRef<'_>, u64), at_us: u64, status: &QuotaStatus, begun: Option<Instant>) {
         let is_looked_at = begun.is_some();
         let took = begun.map(|begun| Took::since(begun, thread::ONE_IN, &self.state));
         let (watched, budget) = (&self.watched, self.budget.as_ref());
         let facts = AskFacts { place: 0, cost, mode: Mode::Spend, peeks: 0, is_looked_at };
         let asked = ObservedAsk { watched, key, budget, facts };
-        asked.note(&self.state, result, took, Decision::at_us);
+        asked.note(&self.state, &Ok(judge(at_us, 0, [*status])), took, Decision::at_us);
     }
 }

@@ -214,7 +214,7 @@ fn decide(
 ) -> DecisionFuture {
     match opened.short_way() {
         Some(short) if mode.is_none() => {
-            short.spend(key, cost, &|| by_ask(limiter, opened, key, (cost, mode)))
+            short.spend(key, cost, None, &|| by_ask(limiter, opened, key, (cost, mode)))
         }
         // Not in a function: copying words that were just written stalls on store forwarding.
         _ => limiter.decide(&[Ask::new(opened, *key, cost, mode.unwrap_or_else(|| opened.spends()))]),

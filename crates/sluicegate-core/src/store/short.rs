@@ -1,6 +1,6 @@
 //! The short way of a policy with one quota: [`ShortWay`].
 
-use super::DecisionFuture;
+use super::{DecisionFuture, QuotaStatus};
 use crate::key::KeyRef;
 
 /// Spends from the single quota of one policy, and does nothing else. A [`Store`](super::Store) may offer it for a policy, so that a
@@ -11,10 +11,21 @@ pub trait ShortWay: Send + Sync {
     /// Spends `cost` units of the key if they fit now, or refuses them. `otherwise` asks the store in all other cases; nothing
     /// has been spent then.
     ///
+    /// `told` hears the moment of a decision that was made without an ask, in microseconds of the store's clock, and the status of the
+    /// quota, before the answer is written: a decision is large, and a wrapper that looked at it afterwards would copy it. No lock
+    /// is held meanwhile.
+    ///
     /// # Errors
     /// As [`Store::decide`](super::Store::decide).
     ///
     /// # Cancel safety
     /// As [`Store::decide`](super::Store::decide).
-    fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture;
+    #[expect(clippy::type_complexity, reason = "a name for it would be one more to learn")]
+    fn spend(
+        &self,
+        key: &KeyRef<'_>,
+        cost: u64,
+        told: Option<&dyn Fn(u64, &QuotaStatus)>,
+        otherwise: &dyn Fn() -> DecisionFuture,
+    ) -> DecisionFuture;
 }

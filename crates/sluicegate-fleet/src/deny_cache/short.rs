@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use sluicegate_core::key::KeyRef;
-use sluicegate_core::store::{Ask, DecisionFuture, Mode, PreparedPolicy, ShortWay};
+use sluicegate_core::store::{Ask, DecisionFuture, Mode, PreparedPolicy, QuotaStatus, ShortWay};
 
 use super::question::Question;
 use super::store::{CacheState, Probes, Questions};
@@ -20,14 +20,20 @@ pub(super) struct CachedShortWay {
 }
 
 impl ShortWay for CachedShortWay {
-    fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture {
+    fn spend(
+        &self,
+        key: &KeyRef<'_>,
+        cost: u64,
+        told: Option<&dyn Fn(u64, &QuotaStatus)>,
+        otherwise: &dyn Fn() -> DecisionFuture,
+    ) -> DecisionFuture {
         let Self { state, .. } = self;
         let id = || state.table.id(self.version, *key, false);
         if !state.table.is_unknown(id) {
             return otherwise();
         }
         let (is_asked, mark, sent_us) = (Cell::new(false), state.table.mark(), state.clock.now_us());
-        let answer = self.within.spend(key, cost, &|| {
+        let answer = self.within.spend(key, cost, told, &|| {
             is_asked.set(true);
             otherwise()
         });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::status_after;
 use crate::algorithm::{Looked, Rule, SpendState, State};
-use crate::decision::Decision;
+use crate::decision::{Decision, QuotaStatus};
 use crate::key::KeyRef;
 use crate::memory::bucket::Bucket;
 use crate::memory::buckets::Buckets;
@@ -118,22 +118,33 @@ impl OnlyBucket {
 }
 
 impl ShortWay for OnlyBucket {
-    fn spend(&self, key: &KeyRef<'_>, cost: u64, otherwise: &dyn Fn() -> DecisionFuture) -> DecisionFuture {
+    fn spend(
+        &self,
+        key: &KeyRef<'_>,
+        cost: u64,
+        told: Option<&dyn Fn(u64, &QuotaStatus)>,
+        otherwise: &dyn Fn() -> DecisionFuture,
+    ) -> DecisionFuture {
         let key = self.context.hashed(*key);
         if self.is_beside(key) {
             return otherwise();
         }
         let asked = (key, cost);
         match self.bucket.home() {
-            Home::Narrow(table) => decided(self.spend_in(table, asked), cost, otherwise),
-            Home::Wide(table) => decided(self.spend_in(table, asked), cost, otherwise),
-            Home::NarrowOwn(table) => decided(self.spend_in(table, asked), cost, otherwise),
-            Home::WideOwn(table) => decided(self.spend_in(table, asked), cost, otherwise),
+            Home::Narrow(table) => decided(self.spend_in(table, asked), cost, (told, otherwise)),
+            Home::Wide(table) => decided(self.spend_in(table, asked), cost, (told, otherwise)),
+            Home::NarrowOwn(table) => decided(self.spend_in(table, asked), cost, (told, otherwise)),
+            Home::WideOwn(table) => decided(self.spend_in(table, asked), cost, (told, otherwise)),
             Home::Logs(logs) if !self.bucket.accounts() => {
-                decided(self.spend_in_log(logs, asked), cost, otherwise)
+                decided(self.spend_in_log(logs, asked), cost, (told, otherwise))
             }
             Home::NarrowKept(table) => match self.spend_kept(table, asked) {
-                Some(decision) => DecisionFuture::ready(Ok(decision)),
+                Some(decision) => {
+                    if let Some(told) = told {
+                        told(decision.at_us(), decision.deciding());
+                    }
+                    DecisionFuture::ready(Ok(decision))
+                }
                 None => otherwise(),
             },
             Home::Logs(_) | Home::KeptOwn(_) => otherwise(),
@@ -141,14 +152,17 @@ impl ShortWay for OnlyBucket {
     }
 }
 
+/// The callers of a short way: the one that is told of its decision, and the one that decides otherwise.
+type ShortCallers<'a> = (Option<&'a dyn Fn(u64, &QuotaStatus)>, &'a dyn Fn() -> DecisionFuture);
+
 /// The decision after a look, or by the other ways if the look was not enough.
 #[inline]
-fn decided(
-    spent: Option<(u64, Looked)>,
-    cost: u64,
-    otherwise: &dyn Fn() -> DecisionFuture,
-) -> DecisionFuture {
+fn decided(spent: Option<(u64, Looked)>, cost: u64, (told, otherwise): ShortCallers<'_>) -> DecisionFuture {
     let Some((now_us, spent)) = spent else { return otherwise() };
+    if let Some(told) = told {
+        told(now_us, &status_after((0, 0), &spent, cost));
+    }
+    // Made again, in its place: copying words that were just written stalls on store forwarding.
     let status = status_after((0, 0), &spent, cost);
     DecisionFuture::ready(Ok(Decision::single(now_us, status)))
 }
