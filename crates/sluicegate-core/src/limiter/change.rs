@@ -143,8 +143,8 @@ impl<K: AsKey> Change<'_, K> {
         // A receipt gives its units back to the current policy of the keys.
         let answer = self.key.with_key(|key| {
             let opened = match self.receipt {
-                Some(_) => self.limiter.newest_for(key),
-                None => self.limiter.opened_for(key),
+                Some(_) => self.limiter.view().newest_for(key),
+                None => self.limiter.view().opened_for(key),
             };
             self.limiter.decide(&[self.ask(Ask::new(opened.as_opened(), key, self.cost, self.mode))])
         });

@@ -5,9 +5,12 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use super::handle::RateLimiter;
+use super::quotas::KeyPolicy;
+use super::view::LimiterView;
 use crate::decision::Decision;
-use crate::error::StoreError;
+use crate::error::{ConfigError, StoreError};
 use crate::key::{AsKey, KeyRef};
+use crate::policy::Quotas;
 use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy};
 
 /// A check of one key, which decides when it is awaited.
@@ -39,6 +42,8 @@ use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy};
 #[derive(Clone)]
 pub struct Check<'a, K> {
     pub(super) limiter: &'a RateLimiter,
+    /// The policy under the quotas that come with the check, if any do.
+    own: Option<KeyPolicy<'a>>,
     pub(super) key: K,
     pub(super) cost: u64,
     /// `None` means the mode of the policy.
@@ -67,7 +72,7 @@ impl RateLimiter {
     /// ```
     #[inline]
     pub fn check<K: AsKey>(&self, key: K) -> Check<'_, K> {
-        Check { limiter: self, key, cost: 1, mode: None }
+        Check { limiter: self, own: None, key, cost: 1, mode: None }
     }
 
     /// Looks at a key: shows its status and whether the cost would pass now, without waiting. It spends nothing.
@@ -83,7 +88,7 @@ impl RateLimiter {
     /// ```
     #[inline]
     pub fn peek<K: AsKey>(&self, key: K) -> Check<'_, K> {
-        Check { limiter: self, key, cost: 1, mode: Some(Mode::Peek) }
+        Check { limiter: self, own: None, key, cost: 1, mode: Some(Mode::Peek) }
     }
 }
 
@@ -96,6 +101,32 @@ impl<K: AsKey> Check<'_, K> {
     pub fn cost(mut self, cost: u64) -> Self {
         self.cost = cost;
         self
+    }
+
+    /// Decides by quotas that come with the check, in place of the quotas of the policy, as
+    /// [`RateLimiter::with_quotas`] does.
+    ///
+    /// For quotas that are found with each request, such as those of a customer's plan: it makes no limiter. For kept [`Quotas`],
+    /// or clones of them, it costs a few loads.
+    ///
+    /// ```
+    /// use sluicegate_core::policy::Quotas;
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let api = Policy::gcra("api", "10/min").on(&MemoryStore::new())?;
+    /// let plan: Quotas = "500/min burst 50".parse()?; // kept with the customer
+    ///
+    /// let decision = api.check("ada").under(&plan)?.cost(40).now().expect("memory answers at once")?;
+    /// assert_eq!((decision.capacity(), decision.remaining()), (50, 10));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`RateLimiter::with_quotas`].
+    #[inline]
+    pub fn under(mut self, quotas: &Quotas) -> Result<Self, ConfigError> {
+        self.own = Some(self.limiter.view().under(quotas)?);
+        Ok(self)
     }
 
     /// Spends the available units, up to `most`; [`Decision::granted`] says how many it spent.
@@ -162,18 +193,26 @@ impl<K: AsKey> Check<'_, K> {
     ///
     /// # Cancel safety
     /// Dropping the future neither prevents the decision nor gives back its cost.
-    #[inline]
+    // Inlined always: a check without quotas then pays nothing for those that bring some.
+    #[inline(always)]
     pub fn start(self) -> DecisionFuture {
-        let Self { limiter, key, cost, mode } = self;
-        match limiter.kept() {
+        let Self { limiter, own, key, cost, mode } = self;
+        let view = viewed(limiter, own.as_ref());
+        match view.kept() {
             // The only call, so that it is inlined.
             Some(opened) => key.with_key(|key| decide(limiter, opened, &key, (cost, mode))),
-            None => start_late(limiter, key, (cost, mode)),
+            None => start_late(limiter, view, key, (cost, mode)),
         }
     }
 }
 
 impl<K> Check<'_, K> {
+    /// The limiter, with the quotas that come with the check.
+    #[inline]
+    pub(super) fn view(&self) -> LimiterView<'_> {
+        viewed(self.limiter, self.own.as_ref())
+    }
+
     /// The ask of this check, with an open policy and a borrowed key.
     pub(super) fn ask<'b>(&self, opened: &'b PreparedPolicy, key: KeyRef<'b>) -> Ask<'b> {
         Ask::new(opened, key, self.cost, self.mode.unwrap_or_else(|| opened.spends()))
@@ -193,15 +232,28 @@ impl<K: AsKey> IntoFuture for Check<'_, K> {
 impl<K> fmt::Debug for Check<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Check");
-        debug.field("limiter", self.limiter).field("cost", &self.cost).field("mode", &self.mode);
+        debug.field("limiter", &self.view().to_limiter()).field("cost", &self.cost).field("mode", &self.mode);
         debug.finish_non_exhaustive()
     }
 }
 
 /// Decides after the policy was replaced, or a key was given quotas.
 #[inline(never)]
-fn start_late(limiter: &RateLimiter, key: impl AsKey, asked: (u64, Option<Mode>)) -> DecisionFuture {
-    key.with_key(|key| decide(limiter, limiter.opened_for(key).as_opened(), &key, asked))
+fn start_late(
+    limiter: &RateLimiter,
+    view: LimiterView<'_>,
+    key: impl AsKey,
+    asked: (u64, Option<Mode>),
+) -> DecisionFuture {
+    key.with_key(|key| decide(limiter, view.opened_for(key).as_opened(), &key, asked))
+}
+
+#[inline]
+fn viewed<'a>(limiter: &'a RateLimiter, own: Option<&'a KeyPolicy<'a>>) -> LimiterView<'a> {
+    match own {
+        Some(own) => LimiterView { pinned: Some(own.pinned()), ..limiter.view() },
+        None => limiter.view(),
+    }
 }
 
 /// Decides by the fast path of the policy, if it has one and the check has no mode.

@@ -1,7 +1,6 @@
 //! The part of a limiter for layers and other code around it: [`ForLayers`].
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::handle::RateLimiter;
 use super::quotas::OwnNumbers;
@@ -113,8 +112,7 @@ impl ForLayers for RateLimiter {
 
     #[inline]
     fn replacements(&self) -> u64 {
-        // Acquire: pairs with the release in `replace`.
-        self.0.replacements.load(Ordering::Acquire)
+        self.view().replacements()
     }
 
     fn remember(&self, more: impl Fn(&Policy) -> Policy) -> Result<(), ConfigError> {
@@ -131,9 +129,10 @@ impl ForLayers for RateLimiter {
 
     #[inline]
     fn given(&self, key: KeyRef<'_>) -> Option<Self> {
-        match self.kept() {
+        let view = self.view();
+        match view.kept() {
             Some(_) => None,
-            None => self.given_in(&self.in_force(), key),
+            None => view.given_in(&view.in_force(), key),
         }
     }
 

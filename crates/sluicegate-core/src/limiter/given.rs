@@ -7,6 +7,7 @@
 use std::sync::{Arc, OnceLock};
 
 use super::handle::{InForce, Pinned, RateLimiter};
+use super::view::LimiterView;
 use crate::error::ConfigError;
 use crate::key::KeyRef;
 use crate::policy::{Board, Override, Policy, Quotas};
@@ -96,11 +97,11 @@ impl PartialEq for Given {
     }
 }
 
-impl RateLimiter {
+impl LimiterView<'_> {
     /// As [`given`](super::ForLayers::given), after a replacement by this policy.
-    pub(super) fn given_in(&self, in_force: &InForce, key: KeyRef<'_>) -> Option<Self> {
-        let is_given = self.1.as_ref().is_some_and(|pinned| pinned.is_given);
-        let brings_quotas = self.1.as_ref().is_some_and(|pinned| pinned.quotas.is_some());
+    pub(super) fn given_in(self, in_force: &InForce, key: KeyRef<'_>) -> Option<RateLimiter> {
+        let is_given = self.pinned.is_some_and(|pinned| pinned.is_given);
+        let brings_quotas = self.pinned.is_some_and(|pinned| pinned.quotas.is_some());
         // A request that began under other rules is decided by those rules.
         let epoch = self.epoch();
         let is_other = epoch.is_some_and(|epoch| epoch != in_force.epoch);
@@ -108,16 +109,16 @@ impl RateLimiter {
             return None;
         }
         let GivenKey { quotas, made, .. } =
-            in_force.given.of_key(key, brings_quotas, self.0.store.now_us())?;
+            in_force.given.of_key(key, brings_quotas, self.handle.store.now_us())?;
         let made = &made[usize::from(epoch.is_some())];
         let pinned = made.get_or_init(|| match self.under_given(quotas) {
-            Ok(own) => own.1,
+            Ok(pinned) => Some(Arc::new(pinned)),
             Err(error) => {
                 warn(quotas, &error);
                 None
             }
         });
-        pinned.as_ref().map(|pinned| Self(Arc::clone(&self.0), Some(Arc::clone(pinned))))
+        Some(RateLimiter(Arc::clone(self.handle), Some(Arc::clone(pinned.as_ref()?))))
     }
 }
 

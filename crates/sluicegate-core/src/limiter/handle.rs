@@ -1,16 +1,15 @@
 //! The one handle of a policy name on a store, and the policy in force there.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 
-use super::for_layers::ForLayers;
 use super::given::Given;
 use super::opened_at::OpenedAt;
-use super::quotas::{OwnNumbers, Owned};
-use crate::key::KeyRef;
+use super::owned::Owned;
+use super::quotas::OwnNumbers;
 use crate::policy::{Override, Policy};
 use crate::store::{PreparedPolicy, Store};
 
@@ -49,14 +48,13 @@ pub struct RateLimiter(pub(super) Arc<Handle>, pub(super) Option<Arc<Pinned>>);
 /// The one handle of a name on a store. All clones of a [`RateLimiter`] share it, and the store
 /// holds it weakly, so that a name is free again when the last clone is gone.
 pub(super) struct Handle {
-    /// Identifies the handle within this process.
-    id: u64,
     pub(super) store: Arc<dyn Store>,
     pub(super) always_answers: bool,
-    pub(super) first: PreparedPolicy,
-    /// The policy with everything that layers have asked it to [remember](super::ForLayers::remember), with the count of replacements at
-    /// which it is current. Layers ask once, before requests arrive.
-    remembered: [OnceLock<(u64, PreparedPolicy)>; 2],
+    /// The policy before the first replacement.
+    pub(super) first: InForce,
+    /// The policy with everything that layers have asked it to [remember](super::ForLayers::remember). Layers ask once, before
+    /// requests arrive.
+    remembered: [OnceLock<InForce>; 2],
     /// The place that opened the name. A policy from a file of rules takes precedence over a policy of this name in code.
     pub(super) opened_at: OpenedAt,
     /// The current policy after the first replacement. A limiter that is never replaced does not pay for the swap.
@@ -64,8 +62,6 @@ pub(super) struct Handle {
     pub(super) replacements: AtomicU64,
     /// Locked while the policy is replaced.
     pub(super) own: Mutex<PolicyOfCode>,
-    /// Limiters of keys with quotas of their own, by these quotas.
-    pub(super) owned: Owned,
     #[cfg(feature = "tokio")]
     pub(super) queues: crate::wait::Queues,
     #[cfg(feature = "tokio")]
@@ -76,6 +72,8 @@ pub(super) struct Handle {
 /// The policy that decides, and the override that has changed it, if any.
 pub(super) struct InForce {
     pub(super) prepared: PreparedPolicy,
+    /// The count of replacements at which it is current.
+    pub(super) replacements: u64,
     pub(super) over: Option<Arc<Override>>,
     /// Keys with quotas from operators.
     pub(super) given: Given,
@@ -83,9 +81,23 @@ pub(super) struct InForce {
     pub(super) ends_us: u64,
     /// The number of times that policies were replaced [with](super::replace_all) rules before.
     pub(super) epoch: u64,
+    /// This policy under quotas of keys, once there are any: for limiters that follow every replacement, and for limiters pinned by rules.
+    pub(super) owned: [OnceLock<Box<Owned>>; 2],
 }
 
 impl InForce {
+    /// A policy without overrides.
+    pub(super) fn plain(prepared: PreparedPolicy, replacements: u64, epoch: u64) -> Self {
+        let (over, given, owned) = (None, Given::default(), Default::default());
+        Self { prepared, replacements, over, given, ends_us: u64::MAX, epoch, owned }
+    }
+
+    /// The count of replacements at which limiters may keep it; `u64::MAX` if they have to look it up, because an override ends at
+    /// its time, and single keys have other overrides.
+    pub(super) fn kept_at(&self) -> u64 {
+        if self.is_overridden() { u64::MAX } else { self.replacements }
+    }
+
     /// Whether overrides of the policy or of single keys change it.
     pub(super) fn is_overridden(&self) -> bool {
         self.over.is_some() || !self.given.is_empty()
@@ -95,8 +107,6 @@ impl InForce {
 /// The policy that a limiter keeps: for requests that began under it, when it is replaced together with rules; and for keys with
 /// quotas of their own.
 pub(super) struct Pinned {
-    /// The handle that it was made for.
-    pub(super) handle: u64,
     pub(super) prepared: PreparedPolicy,
     /// The policy as written in code or in a file.
     pub(super) own: Arc<Policy>,
@@ -125,25 +135,15 @@ impl Handle {
         own: Arc<Policy>,
         opened_at: OpenedAt,
     ) -> Self {
-        static HANDLES: AtomicU64 = AtomicU64::new(0);
         Self {
-            // Relaxed: it only has to be a different number each time.
-            id: HANDLES.fetch_add(1, Ordering::Relaxed),
             opened_at,
             always_answers: store.always_answers(),
             store,
-            current: ArcSwap::from_pointee(InForce {
-                prepared: first.clone(),
-                over: None,
-                given: Given::default(),
-                ends_us: u64::MAX,
-                epoch: 0,
-            }),
+            current: ArcSwap::from_pointee(InForce::plain(first.clone(), 0, 0)),
             own: Mutex::new(PolicyOfCode { policy: own, refused: 0 }),
-            first,
+            first: InForce::plain(first, 0, 0),
             remembered: Default::default(),
             replacements: AtomicU64::new(0),
-            owned: Owned::default(),
             #[cfg(feature = "tokio")]
             queues: crate::wait::Queues::default(),
             #[cfg(feature = "tokio")]
@@ -151,19 +151,24 @@ impl Handle {
         }
     }
 
-    fn remembered(&self, replacements: u64) -> Option<&PreparedPolicy> {
+    /// The policy at this count of replacements, if it is kept as long as the handle.
+    #[inline]
+    pub(super) fn remembered(&self, replacements: u64) -> Option<&InForce> {
+        if replacements == 0 {
+            return Some(&self.first);
+        }
         let mut remembered = self.remembered.iter().filter_map(OnceLock::get);
-        remembered.find(|(count, _)| *count == replacements).map(|(_, prepared)| prepared)
+        remembered.find(|kept| kept.replacements == replacements)
     }
 
     /// Keeps the policy in force for later requests to limiters, if there is room and no override changes it for a time.
     pub(super) fn remember_prepared(&self) {
-        let replacements = self.replacements.load(Ordering::Acquire);
         let in_force = self.current.load();
         let free = self.remembered.iter().find(|remembered| remembered.get().is_none());
         if let Some(free) = free.filter(|_| !in_force.is_overridden()) {
             // If another thread has filled the slot first, its value is as good.
-            _ = free.set((replacements, in_force.prepared.clone()));
+            let InForce { prepared, replacements, epoch, .. } = &**in_force;
+            _ = free.set(InForce::plain(prepared.clone(), *replacements, *epoch));
         }
     }
 }
@@ -179,10 +184,6 @@ impl PartialEq for RateLimiter {
 }
 
 impl RateLimiter {
-    pub(super) fn id(&self) -> u64 {
-        self.0.id
-    }
-
     /// Whether both are the handle of the same policy on the same store.
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -209,95 +210,6 @@ impl RateLimiter {
     #[cfg(feature = "tokio")]
     pub(crate) fn identity(&self) -> crate::wait::Identity {
         crate::wait::Identity::of(&self.0)
-    }
-
-    #[inline]
-    pub(super) fn with_opened<T>(&self, use_it: impl FnOnce(&PreparedPolicy) -> T) -> T {
-        match self.kept() {
-            Some(kept) => use_it(kept),
-            None => use_it(self.late(self.in_force()).as_opened()),
-        }
-    }
-
-    /// The policy that decides an ask now.
-    #[inline]
-    pub(super) fn opened(&self) -> Current<'_> {
-        self.kept().map_or_else(|| self.late(self.in_force()), Current::Kept)
-    }
-
-    /// The policy that decides an ask of this key now.
-    #[inline]
-    pub(super) fn opened_for(&self, key: KeyRef<'_>) -> Current<'_> {
-        self.kept().map_or_else(|| self.late_for(key, Self::late), Current::Kept)
-    }
-
-    /// The current policy of this key, whatever policy this limiter decides by: for reports of past events.
-    #[inline]
-    pub(super) fn newest_for(&self, key: KeyRef<'_>) -> Current<'_> {
-        self.kept().map_or_else(|| self.late_for(key, Self::of_keys), Current::Kept)
-    }
-
-    /// The policy for this key after a replacement by the one in force: as `look` finds it, with the quotas that an operator has given
-    /// the key if it has any.
-    fn late_for(
-        &self,
-        key: KeyRef<'_>,
-        look: fn(&Self, arc_swap::Guard<Arc<InForce>>) -> Current<'_>,
-    ) -> Current<'_> {
-        let in_force = self.in_force();
-        match self.given_in(&in_force, key) {
-            Some(own) => Current::Own(Arc::new(look(&own, in_force).as_opened().clone())),
-            None => look(self, in_force),
-        }
-    }
-
-    /// The policy that decides, if this limiter has kept it.
-    #[inline]
-    pub(super) fn kept(&self) -> Option<&PreparedPolicy> {
-        let replacements = self.replacements();
-        match &self.1 {
-            None if replacements == 0 => Some(&self.0.first),
-            None => self.0.remembered(replacements),
-            Some(pinned) => (replacements == pinned.replacements).then_some(&pinned.prepared),
-        }
-    }
-
-    /// The policy that decides after a replacement by this one.
-    fn late(&self, in_force: arc_swap::Guard<Arc<InForce>>) -> Current<'_> {
-        match &self.1 {
-            Some(pinned) if pinned.epoch.is_some_and(|epoch| epoch != in_force.epoch) => {
-                Current::Kept(&pinned.prepared)
-            }
-            _ => self.of_keys(in_force),
-        }
-    }
-
-    /// The policy in force instead of the first one. The first ask after the end of an override, of the policy or of a key, ends it.
-    pub(super) fn in_force(&self) -> arc_swap::Guard<Arc<InForce>> {
-        let in_force = self.0.current.load();
-        if in_force.ends_us == u64::MAX || self.0.store.now_us() < in_force.ends_us {
-            return in_force;
-        }
-        self.end_override();
-        self.0.current.load()
-    }
-}
-
-/// The policy in force, for as long as a call takes.
-pub(super) enum Current<'a> {
-    Kept(&'a PreparedPolicy),
-    Replaced(arc_swap::Guard<Arc<InForce>>),
-    Own(Arc<PreparedPolicy>),
-}
-
-impl Current<'_> {
-    #[inline]
-    pub(super) fn as_opened(&self) -> &PreparedPolicy {
-        match self {
-            Self::Kept(opened) => opened,
-            Self::Replaced(in_force) => &in_force.prepared,
-            Self::Own(opened) => opened,
-        }
     }
 }
 

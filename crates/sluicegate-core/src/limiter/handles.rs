@@ -18,7 +18,9 @@ impl Limiters {
     /// All open handles, by name.
     pub fn all(&self) -> Vec<RateLimiter> {
         let mut all: Vec<_> = self.lock().values().filter_map(limiter).collect();
-        all.sort_unstable_by(|a, b| a.0.first.policy().name().cmp(b.0.first.policy().name()));
+        all.sort_unstable_by(|a, b| {
+            a.0.first.prepared.policy().name().cmp(b.0.first.prepared.policy().name())
+        });
         all
     }
 }
@@ -38,7 +40,7 @@ pub(super) fn find(handles: &HashMap<String, WeakLimiter>, name: &str) -> Option
 pub(super) fn insert(handles: &mut HashMap<String, WeakLimiter>, limiter: &RateLimiter) {
     make_room(handles, |handle| handle.strong_count() > 0);
     let handle: Weak<Handle> = Arc::downgrade(&limiter.0);
-    handles.insert(limiter.0.first.policy().name().to_owned(), handle);
+    handles.insert(limiter.0.first.prepared.policy().name().to_owned(), handle);
 }
 
 impl PolicyBuilder {

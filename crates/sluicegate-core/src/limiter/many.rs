@@ -42,7 +42,7 @@ impl RateLimiter {
         requests: impl IntoIterator<Item = (&'a Key, u64)>,
         mut answer: impl FnMut(DecisionFuture),
     ) {
-        let Some(opened) = self.kept() else { return self.check_many_late(requests, answer) };
+        let Some(opened) = self.view().kept() else { return self.check_many_late(requests, answer) };
         let asks = requests.into_iter();
         let asks: SmallVec<[Ask<'_>; 32]> =
             few(asks.map(|(key, cost)| Ask::new(opened, key.as_ref(), cost, opened.spends())));
@@ -57,8 +57,8 @@ impl RateLimiter {
     ) {
         let all: Vec<_> =
             requests.into_iter().map(|(key, cost)| (key, cost, self.given(key.as_ref()))).collect();
-        let opened = self.opened();
-        let owned: Vec<_> = all.iter().map(|(.., own)| own.as_ref().map(Self::opened)).collect();
+        let opened = self.view().opened();
+        let owned: Vec<_> = all.iter().map(|(.., own)| own.as_ref().map(|own| own.view().opened())).collect();
         let asks = all.iter().zip(&owned).map(|((key, cost, _), own)| {
             let opened = own.as_ref().unwrap_or(&opened).as_opened();
             Ask::new(opened, key.as_ref(), *cost, opened.spends())

@@ -66,6 +66,7 @@ mod no_layer;
 mod open;
 mod opened_at;
 mod overrides;
+mod owned;
 #[cfg(feature = "tokio")]
 mod pending;
 mod pinned;
@@ -78,6 +79,7 @@ mod tests;
 mod together;
 #[cfg(feature = "tokio")]
 mod turn;
+mod view;
 
 pub use self::change::Change;
 pub use self::check::Check;

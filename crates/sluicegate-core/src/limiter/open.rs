@@ -135,7 +135,10 @@ impl RateLimiter {
     /// already.
     fn joined_by(&self, policy: Policy) -> Result<Option<Replacement<'_>>, ConfigError> {
         let own = self.own_policy();
-        if !self.0.opened_at.is_rules() && !policy.is_like(self.0.first.policy()) && !policy.is_like(&own) {
+        if !self.0.opened_at.is_rules()
+            && !policy.is_like(self.0.first.prepared.policy())
+            && !policy.is_like(&own)
+        {
             return Err(crate::store::name_taken(&policy, &own));
         }
         let more = Policy::clone(&own).remembering_as(&policy);
@@ -303,7 +306,7 @@ fn put(
         news.iter().for_each(|replaced| replaced.tell(store));
         if let Reopening::Open(place) = how {
             for RateLimiter(handle, _) in found.iter().flatten() {
-                handle.opened_at.tell_of(place, handle.first.policy().name());
+                handle.opened_at.tell_of(place, handle.first.prepared.policy().name());
             }
         }
         return Ok(limiters);

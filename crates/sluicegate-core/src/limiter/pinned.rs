@@ -7,27 +7,21 @@
 
 use std::sync::Arc;
 
-use super::for_layers::ForLayers;
 use super::handle::{InForce, Pinned, RateLimiter};
 use crate::policy::Policy;
 
 impl RateLimiter {
     /// This limiter, pinned to the policy that is in force now.
     pub(super) fn pinned_now(&self, own: &Arc<Policy>) -> Self {
-        // Read first: a replacement in between makes the limiter look again.
-        let replacements = self.replacements();
-        self.pinned_to(&self.0.current.load(), own, replacements)
+        self.pinned_to(&self.0.current.load(), own)
     }
 
-    pub(super) fn pinned_to(&self, in_force: &InForce, own: &Arc<Policy>, replacements: u64) -> Self {
-        let InForce { prepared, epoch, .. } = in_force;
+    pub(super) fn pinned_to(&self, in_force: &InForce, own: &Arc<Policy>) -> Self {
         let pinned = Pinned {
-            handle: self.id(),
-            prepared: prepared.clone(),
+            prepared: in_force.prepared.clone(),
             own: Arc::clone(own),
-            epoch: Some(*epoch),
-            // An override ends at its time, and single keys have other overrides.
-            replacements: if in_force.is_overridden() { u64::MAX } else { replacements },
+            epoch: Some(in_force.epoch),
+            replacements: in_force.kept_at(),
             quotas: None,
             is_given: false,
         };

@@ -15,23 +15,16 @@
 //!   [keeps accounts](crate::policy::PolicyBuilder::refunds).
 //!   A bucket that has changed its quotas since is another one, and gets nothing back.
 
-use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use arc_swap::{ArcSwapOption, Guard};
 
 use super::for_layers::ForLayers;
-use super::handle::{Current, InForce, Pinned, RateLimiter};
+use super::handle::{InForce, Pinned, RateLimiter};
+use super::view::{Current, LimiterView};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::{Policy, Quotas};
-use crate::store::{Event, OwnQuotas, PreparedPolicy, Subject};
-
-/// The most limiters that are cached by their quotas: fewer than a store has room for, so that it can free unused quotas.
-const MOST: usize = 16_384;
-
-/// The limiters of keys with quotas of their own, by these quotas: each is made once and reused.
-#[derive(Default)]
-pub(super) struct Owned(RwLock<HashMap<Quotas, Arc<Pinned>>>);
+use crate::store::{Event, OwnQuotas, PreparedPolicy, Store, Subject};
 
 /// The quotas of some keys, and the policy in force with these quotas.
 pub(super) struct OwnNumbers {
@@ -40,13 +33,21 @@ pub(super) struct OwnNumbers {
     again: ArcSwapOption<(PreparedPolicy, Arc<PreparedPolicy>)>,
 }
 
+/// A policy under the quotas of a key, for one call.
+#[derive(Clone)]
+pub(super) enum KeyPolicy<'a> {
+    Kept(&'a Arc<Pinned>),
+    Shared(Arc<Pinned>),
+}
+
 impl RateLimiter {
     /// The limiter for a key that has quotas of its own, for example from a customer's plan: it decides by these quotas in place of
     /// the quotas of the policy.
     ///
     /// Keys, queues, refunds and overrides of the mode are those of this limiter. If the quotas of a key change, the
     /// units that it has spent still count under the new ones. A limiter of some quotas can be kept and shared by all keys with
-    /// these quotas. Making it again takes a few nanoseconds for kept [`Quotas`] or clones of them, and a map lookup for others.
+    /// these quotas. Making it again takes a few nanoseconds for kept [`Quotas`] or clones of them, and a map lookup for others. A check
+    /// alone needs no limiter: see [`Check::under`](super::Check::under).
     ///
     /// After a [replacement](Self::replace) these quotas replace the quotas of the new policy; if that policy cannot have them,
     /// its own quotas decide, and the log says so.
@@ -82,68 +83,91 @@ impl RateLimiter {
         ConfigError: From<Q::Error>,
     {
         let quotas = quotas.try_into()?;
+        let own = self.view().under(&quotas)?;
+        Ok(Self(Arc::clone(&self.0), Some(own.into_pinned())))
+    }
+}
+
+impl<'a> LimiterView<'a> {
+    /// The policy of this limiter under the quotas of a key.
+    ///
+    /// # Errors
+    /// As [`RateLimiter::with_quotas`].
+    #[inline]
+    pub(super) fn under(self, quotas: &Quotas) -> Result<KeyPolicy<'a>, ConfigError> {
         let base = self.base();
-        if let Some(pinned) = quotas.made::<Pinned>().filter(|made| base.keeps(made)) {
-            return Ok(Self(base.0, Some(pinned)));
+        match base.remembered().and_then(|kept| kept.owned[0].get()?.get(quotas)) {
+            Some(kept) => Ok(KeyPolicy::Kept(kept)),
+            None => base.made_under(quotas).map(KeyPolicy::Shared),
         }
-        let pinned = match self.0.owned.get(&quotas).filter(|known| base.keeps(known)) {
-            Some(known) => known,
-            None => {
-                let pinned = Arc::new(base.pin(&quotas, false)?);
-                self.0.owned.put(quotas.clone(), &pinned);
-                pinned
-            }
-        };
-        quotas.make(&pinned);
-        Ok(Self(base.0, Some(pinned)))
     }
 
-    /// This limiter under the quotas that an operator has given to its key.
-    pub(super) fn under_given(&self, quotas: &Quotas) -> Result<Self, ConfigError> {
+    /// The policy that decides, if it is kept as long as the handle.
+    #[inline]
+    fn remembered(self) -> Option<&'a InForce> {
+        if self.pinned.is_some() { None } else { self.handle.remembered(self.replacements()) }
+    }
+
+    /// Finds or makes the policy under these quotas.
+    #[inline(never)]
+    fn made_under(self, quotas: &Quotas) -> Result<Arc<Pinned>, ConfigError> {
+        self.take_quotas()?;
+        let under = |in_force: &InForce| {
+            let from = (&in_force.prepared, in_force.kept_at());
+            let owned = &in_force.owned[usize::from(self.pinned.is_some())];
+            owned.get_or_init(Box::default).get_or_make(quotas, || self.pin(from, quotas, false))
+        };
+        if let Some(kept) = self.remembered() {
+            return under(kept);
+        }
+        // Read before the policy in force, so that a replacement in between is noticed.
+        let (replacements, in_force) = (self.replacements(), self.in_force());
+        match self.pinned {
+            // A request that began under other rules is decided by those rules.
+            Some(pinned) if pinned.epoch != Some(in_force.epoch) => {
+                self.pin((&pinned.prepared, replacements), quotas, false).map(Arc::new)
+            }
+            _ => under(&in_force),
+        }
+    }
+
+    /// The policy in force under the quotas that an operator has given to a key.
+    pub(super) fn under_given(self, quotas: &Quotas) -> Result<Pinned, ConfigError> {
         let base = self.base();
-        let pinned = Arc::new(base.pin(quotas, true)?);
-        Ok(Self(base.0, Some(pinned)))
+        base.take_quotas()?;
+        let in_force = base.in_force();
+        base.pin((&in_force.prepared, in_force.kept_at()), quotas, true)
+    }
+
+    /// From now on keys may bring quotas of their own.
+    fn take_quotas(self) -> Result<(), ConfigError> {
+        match self.with_opened(|opened| opened.policy().takes_quotas()) {
+            true => Ok(()),
+            false => self.to_limiter().remember(Policy::taking_quotas),
+        }
     }
 
     /// This limiter without quotas of its keys.
-    fn base(&self) -> Self {
-        Self(Arc::clone(&self.0), self.1.clone().filter(|pinned| pinned.epoch.is_some()))
+    #[inline]
+    fn base(self) -> Self {
+        Self { pinned: self.pinned.filter(|pinned| pinned.epoch.is_some()), ..self }
     }
 
-    /// Whether this was made from the policy in force.
-    fn keeps(&self, pinned: &Pinned) -> bool {
-        let is_own = pinned.handle == self.id() && pinned.epoch == self.epoch();
-        if pinned.replacements == u64::MAX {
-            // It looks up the policy in force at each ask, which is necessary while an override is in force.
-            return is_own && self.in_force().is_overridden();
-        }
-        pinned.replacements == self.replacements()
-            && (is_own || pinned.prepared.is(self.opened().as_opened()))
-    }
-
-    /// The rules that this limiter is pinned to.
-    pub(super) fn epoch(&self) -> Option<u64> {
-        self.1.as_ref().and_then(|pinned| pinned.epoch)
-    }
-
-    /// Makes a limiter's policy from these quotas.
-    fn pin(&self, quotas: &Quotas, is_given: bool) -> Result<Pinned, ConfigError> {
-        if !self.with_opened(|opened| opened.policy().takes_quotas()) {
-            self.remember(Policy::taking_quotas)?;
-        }
-        // Read before the policy in force, so that a replacement in between is noticed.
-        let replacements = self.replacements();
-        let opened = self.opened();
-        let opened = opened.as_opened();
-        let prepared = self.prepare(opened, quotas)?;
+    /// Makes the policy under these quotas, from a policy and the count of replacements at which limiters may keep it.
+    fn pin(
+        self,
+        (from, replacements): (&PreparedPolicy, u64),
+        quotas: &Quotas,
+        is_given: bool,
+    ) -> Result<Pinned, ConfigError> {
+        let prepared = prepare(&*self.handle.store, from, quotas)?;
         // An override ends at its time, which the base checks.
-        let is_overridden = self.0.current.load().is_overridden();
-        let again = is_overridden.then(|| Arc::new((opened.clone(), Arc::new(prepared.clone()))));
+        let is_overridden = replacements == u64::MAX;
+        let again = is_overridden.then(|| Arc::new((from.clone(), Arc::new(prepared.clone()))));
         Ok(Pinned {
-            handle: self.id(),
-            own: self.own_policy(),
+            own: self.to_limiter().own_policy(),
             epoch: self.epoch(),
-            replacements: if is_overridden { u64::MAX } else { replacements },
+            replacements,
             quotas: Some(OwnNumbers { quotas: quotas.clone(), again: ArcSwapOption::new(again) }),
             is_given,
             prepared,
@@ -151,36 +175,21 @@ impl RateLimiter {
     }
 
     /// The policy in force, with the quotas of this limiter's keys if they have their own.
-    pub(super) fn of_keys(&self, in_force: Guard<Arc<InForce>>) -> Current<'_> {
-        let Some(own) = self.1.as_ref().and_then(|pinned| pinned.quotas.as_ref()) else {
+    pub(super) fn of_keys(self, in_force: Guard<Arc<InForce>>) -> Current<'a> {
+        let Some(own) = self.pinned.and_then(|pinned| pinned.quotas.as_ref()) else {
             return Current::Replaced(in_force);
         };
         if let Some(again) = own.again.load().as_deref().filter(|again| again.0.is(&in_force.prepared)) {
             return Current::Own(Arc::clone(&again.1));
         }
-        let prepared = self.prepare(&in_force.prepared, &own.quotas).unwrap_or_else(|error| {
+        let prepared = prepare(&*self.handle.store, &in_force.prepared, &own.quotas);
+        let prepared = prepared.unwrap_or_else(|error| {
             warn(&own.quotas, &error);
             in_force.prepared.clone()
         });
         let prepared = Arc::new(prepared);
         own.again.store(Some(Arc::new((in_force.prepared.clone(), Arc::clone(&prepared)))));
         Current::Own(prepared)
-    }
-
-    fn prepare(&self, opened: &PreparedPolicy, quotas: &Quotas) -> Result<PreparedPolicy, ConfigError> {
-        let policy = opened.policy().under(quotas)?;
-        if policy == **opened.policy() {
-            return Ok(opened.clone());
-        }
-        let prepared = opened.under(Arc::new(OwnQuotas::new(Arc::new(policy))));
-        let store = &*self.0.store;
-        store.admit(&prepared).map_err(|error| {
-            if error.kind() == ConfigErrorKind::QuotasExhausted {
-                store.notice(&Event::QuotasRefused(Subject::of(opened.policy().name())));
-            }
-            error.in_policy(opened.policy().name())
-        })?;
-        Ok(prepared.with_short_way_of(store))
     }
 }
 
@@ -190,19 +199,41 @@ impl OwnNumbers {
     }
 }
 
-impl Owned {
-    fn get(&self, quotas: &Quotas) -> Option<Arc<Pinned>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(quotas).cloned()
+impl KeyPolicy<'_> {
+    #[inline]
+    pub(super) fn pinned(&self) -> &Arc<Pinned> {
+        match self {
+            Self::Kept(pinned) => pinned,
+            Self::Shared(pinned) => pinned,
+        }
     }
 
-    /// Keeps a limiter. If there is no room, all others are dropped and made again when needed.
-    fn put(&self, quotas: Quotas, pinned: &Arc<Pinned>) {
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if all.len() >= MOST {
-            all.clear();
+    fn into_pinned(self) -> Arc<Pinned> {
+        match self {
+            Self::Kept(pinned) => Arc::clone(pinned),
+            Self::Shared(pinned) => pinned,
         }
-        all.insert(quotas, Arc::clone(pinned));
     }
+}
+
+/// A policy under these quotas, as this store prepares it.
+fn prepare(
+    store: &dyn Store,
+    opened: &PreparedPolicy,
+    quotas: &Quotas,
+) -> Result<PreparedPolicy, ConfigError> {
+    let policy = opened.policy().under(quotas)?;
+    if policy == **opened.policy() {
+        return Ok(opened.clone());
+    }
+    let prepared = opened.under(Arc::new(OwnQuotas::new(Arc::new(policy))));
+    store.admit(&prepared).map_err(|error| {
+        if error.kind() == ConfigErrorKind::QuotasExhausted {
+            store.notice(&Event::QuotasRefused(Subject::of(opened.policy().name())));
+        }
+        error.in_policy(opened.policy().name())
+    })?;
+    Ok(prepared.with_short_way_of(store))
 }
 
 #[cfg(feature = "tracing")]

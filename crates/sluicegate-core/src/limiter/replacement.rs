@@ -12,7 +12,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use super::for_layers::ForLayers;
 use super::given::Given;
 use super::handle::{InForce, PolicyOfCode, RateLimiter};
 use super::overrides::standing_on;
@@ -59,7 +58,7 @@ impl<'a> Replacement<'a> {
         let old = limiter.0.current.load_full();
         let given = limiter.standing_given();
         let is_new = policy != *own.policy;
-        let over = standing_on(&*limiter.0.store, limiter.0.first.policy().name(), None)
+        let over = standing_on(&*limiter.0.store, limiter.0.first.prepared.policy().name(), None)
             .filter(|over| is_new || over.version() != own.refused);
         if over.is_some() && is_new {
             // The store must be able to support the policy after the override ends.
@@ -80,7 +79,8 @@ impl<'a> Replacement<'a> {
         let given = given.with_new_keys(over.as_ref(), &old.given, (&policy, limiter.0.store.limiters()));
         let ends_us = over.iter().chain(given.overrides()).map(|over| over.until_us()).min();
         let ends_us = ends_us.unwrap_or(u64::MAX);
-        let new = Box::new(InForce { prepared, over, given, ends_us, epoch: old.epoch });
+        let (replacements, epoch, owned) = (old.replacements + 1, old.epoch, Default::default());
+        let new = Box::new(InForce { prepared, replacements, over, given, ends_us, epoch, owned });
         let is_in_force = new.prepared.is(&old.prepared) && new.over == old.over && new.given == old.given;
         if is_in_force && !is_new {
             return Ok(None);
@@ -96,8 +96,7 @@ impl<'a> Replacement<'a> {
 
     /// The limiter after the commit, for code that runs before it.
     pub(super) fn pinned(&self) -> RateLimiter {
-        let replacements = self.limiter.replacements().saturating_add(1);
-        self.limiter.pinned_to(&self.new, &self.policy, replacements)
+        self.limiter.pinned_to(&self.new, &self.policy)
     }
 
     /// Puts the policy in force.
@@ -217,7 +216,7 @@ impl RateLimiter {
     /// Checks that the store supports this override.
     pub(super) fn would_keep(&self, over: &Override) -> Result<(), ConfigError> {
         if over.key().is_some() || over.is_for_new_keys() {
-            return self.under_given(&over.quotas().to_vec().into()).map(drop);
+            return self.view().under_given(&over.quotas().to_vec().into()).map(drop);
         }
         let own = self.own_policy();
         self.open_under(over, &own, &self.0.current.load(), Inherit::Spent).map(drop)
@@ -232,7 +231,7 @@ impl RateLimiter {
 
     fn standing_given(&self) -> Given {
         let now_us = self.0.store.now_us();
-        Given::of(&self.0.store.limiters().overrides(), self.0.first.policy().name(), now_us)
+        Given::of(&self.0.store.limiters().overrides(), self.0.first.prepared.policy().name(), now_us)
     }
 
     /// The override or withdrawal that makes the difference, if any.
@@ -240,7 +239,8 @@ impl RateLimiter {
         if new.over == old.over {
             return None;
         }
-        let last = || self.0.store.limiters().overrides().last(self.0.first.policy().name(), None).cloned();
+        let last =
+            || self.0.store.limiters().overrides().last(self.0.first.prepared.policy().name(), None).cloned();
         new.over.clone().or_else(|| last().filter(|last| last.is_withdrawal()))
     }
 

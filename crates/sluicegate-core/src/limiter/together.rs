@@ -10,7 +10,8 @@ use smallvec::SmallVec;
 
 use super::change::Change;
 use super::check::Check;
-use super::handle::{Current, RateLimiter};
+use super::handle::RateLimiter;
+use super::view::Current;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::few::few;
 use crate::key::{AsKey, Key, KeyRef};
@@ -80,7 +81,7 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
     let Some(second) = checks.next() else { return first.start() };
     let third = checks.next();
     if third.is_none()
-        && let (Some(opened), Some(other)) = (first.limiter.kept(), second.limiter.kept())
+        && let (Some(opened), Some(other)) = (first.view().kept(), second.view().kept())
         && Arc::ptr_eq(first.limiter.store(), second.limiter.store())
     {
         return first.key.with_key(|key| {
@@ -89,9 +90,9 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
             })
         });
     }
-    let checks = [first, second].into_iter().chain(third).chain(checks);
-    let checks: SmallVec<[_; 4]> = few(checks.map(|check| {
-        let (opened, key) = check.key.with_key(|key| (check.limiter.opened_for(key), key.to_key()));
+    let checks: SmallVec<[_; 4]> = few([first, second].into_iter().chain(third).chain(checks));
+    let checks: SmallVec<[_; 4]> = few(checks.iter().map(|check| {
+        let (opened, key) = check.key.with_key(|key| (check.view().opened_for(key), key.to_key()));
         (opened, key, check)
     }));
     on_one_store(&checks, |check| check.limiter, |opened, key, check| check.ask(opened, key))
@@ -110,7 +111,7 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
 pub fn change_all<'a, K: AsKey + 'a>(changes: impl IntoIterator<Item = Change<'a, K>>) -> DecisionFuture {
     let changes = changes.into_iter();
     let changes: SmallVec<[_; 4]> = few(changes.map(|change| {
-        let (newest, key) = change.key.with_key(|key| (change.limiter.newest_for(key), key.to_key()));
+        let (newest, key) = change.key.with_key(|key| (change.limiter.view().newest_for(key), key.to_key()));
         (newest, key, change)
     }));
     let answer = on_one_store(
@@ -129,8 +130,9 @@ pub(super) fn report<'a>(
     mode: Mode,
 ) -> DecisionFuture {
     let turns = turns.into_iter();
-    let turns: SmallVec<[_; 2]> = few(turns
-        .map(|(limiter, key, receipt)| (limiter.newest_for(key.as_ref()), key.clone(), (limiter, receipt))));
+    let turns: SmallVec<[_; 2]> = few(turns.map(|(limiter, key, receipt)| {
+        (limiter.view().newest_for(key.as_ref()), key.clone(), (limiter, receipt))
+    }));
     on_one_store(
         &turns,
         |(limiter, _)| limiter,

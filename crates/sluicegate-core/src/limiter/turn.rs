@@ -236,10 +236,10 @@ impl<K: AsKey> Check<'_, K> {
     /// # Panics
     /// When it has to wait outside of a tokio runtime that has its timer enabled.
     pub async fn acquire(self, longest: Duration) -> Result<Decision, StoreError> {
-        let Self { limiter, cost, .. } = self;
+        let (limiter, cost) = (self.view().to_limiter(), self.cost);
         let key = self.key.with_key(|key| key.to_key());
         let decision = limiter.check(&key).cost(cost).reserve(longest).await?;
-        match Turn::after(decision, [(limiter.clone(), key, cost)], Some(longest)) {
+        match Turn::after(decision, [(limiter, key, cost)], Some(longest)) {
             Ok(turn) => Ok(turn.await),
             Err(decision) => Ok(decision),
         }

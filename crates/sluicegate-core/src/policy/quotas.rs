@@ -1,12 +1,10 @@
 //! The quotas of one key in place of its policy's: [`Quotas`].
 
-use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::str::FromStr;
-use std::sync::{Arc, Weak};
-
-use arc_swap::ArcSwapOption;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Policy;
 use crate::error::{ConfigError, ConfigErrorKind};
@@ -36,10 +34,13 @@ use crate::quota::Quota;
 #[derive(Clone)]
 pub struct Quotas(Arc<KeyNumbers>);
 
+/// The bits of a place.
+const PLACE_BITS: u32 = 14;
+
 struct KeyNumbers {
     each: Vec<(Option<String>, Quota)>,
-    /// The value that the first limiter under these quotas has derived from them, while it is kept.
-    made: ArcSwapOption<Weak<dyn Any + Send + Sync>>,
+    /// The place at which the last limiter has kept the policy under these quotas, with the number of that limiter's places above it.
+    place: AtomicU64,
 }
 
 impl Quotas {
@@ -54,20 +55,21 @@ impl Quotas {
     }
 
     fn new(each: Vec<(Option<String>, Quota)>) -> Self {
-        Self(Arc::new(KeyNumbers { each, made: ArcSwapOption::empty() }))
+        Self(Arc::new(KeyNumbers { each, place: AtomicU64::new(0) }))
     }
 
-    /// The value that a limiter has derived from these quotas, if it is still kept.
-    pub(crate) fn made<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
-        self.0.made.load().as_deref()?.upgrade()?.downcast().ok()
+    /// The place of the policy under these quotas among the places with this number, if known.
+    #[inline]
+    pub(crate) fn place_in(&self, number: u64) -> Option<usize> {
+        // Relaxed: a place is only read once it is filled.
+        let place = self.0.place.load(Ordering::Relaxed);
+        let index = usize::try_from(place % (1 << PLACE_BITS)).ok();
+        index.filter(|_| place >> PLACE_BITS == number)
     }
 
-    /// Remembers the value that a limiter has derived from these quotas, unless the value of another limiter is still kept.
-    pub(crate) fn make<T: Send + Sync + 'static>(&self, made: &Arc<T>) {
-        if self.0.made.load().as_deref().is_none_or(|made| made.strong_count() == 0) {
-            let made: Arc<dyn Any + Send + Sync> = Arc::clone(made) as _;
-            self.0.made.store(Some(Arc::new(Arc::downgrade(&made))));
-        }
+    /// Remembers the place of the policy under these quotas among the places with this number, which is not 0.
+    pub(crate) fn remember_place(&self, number: u64, place: usize) {
+        self.0.place.store(number << PLACE_BITS | place as u64, Ordering::Relaxed);
     }
 }
 

@@ -262,6 +262,66 @@ async fn a_limiter_of_quotas_is_found_again_while_overrides_stand_and_after_them
     assert!(own() == own());
 }
 
+/// A check under quotas is the check of a limiter with these quotas: through replacements, rules, overrides, and beside other checks.
+#[tokio::test]
+async fn quotas_that_come_with_a_check_decide_as_those_of_a_limiter() {
+    let (store, clock) = store();
+    let quotas: Quotas = "4/h".parse().unwrap();
+    let api = limiter(&store, "api", Algorithm::Gcra, Quota::per_hour(9));
+    let check = |limiter: &RateLimiter| answer(limiter.check("ada").under(&quotas).unwrap());
+    let peeked = || {
+        let under = answer(api.peek("ada").under(&quotas).unwrap());
+        assert_eq!(under.quotas(), answer(api.with_quotas(&quotas).unwrap().peek("ada")).quotas());
+        (under.capacity(), under.remaining())
+    };
+    assert!(check(&api).is_allowed());
+    assert_eq!(peeked(), (4, 3));
+    assert!(answer(api.check("ada").cost(2).under(&quotas).unwrap()).is_allowed());
+    assert_eq!(peeked(), (4, 1));
+    let both = check_all([api.check("ada").under(&quotas).unwrap().cost(2), api.check("bob")]);
+    assert_eq!(answer(both).capacity(), 4, "the quota of the check refuses");
+    assert_eq!(answer(api.peek("bob")).remaining(), 9, "and nothing was spent beside it");
+    let turn = api.check("ada").under(&quotas).unwrap().acquire(secs(0)).await.unwrap();
+    assert_eq!((turn.capacity(), turn.remaining()), (4, 0));
+    // A limiter with other quotas, under these.
+    let other = api.with_quotas("7/h").unwrap();
+    assert_eq!((check(&other).capacity(), answer(other.peek("ada")).capacity()), (4, 7));
+    clock.advance(secs(7_200));
+
+    api.replace(Policy::sliding_log("api", "8/h").build().unwrap(), Inherit::Spent).unwrap();
+    assert_eq!(check(&api).capacity(), 4);
+    assert_eq!(peeked(), (4, 3));
+    let over = Override::builder("api", "ops").key("ada").quota("20/h").lasting(secs(60));
+    Overrides::of(&store).put(over).await.unwrap();
+    assert_eq!(check(&api).capacity(), 20, "the override of the key takes precedence");
+    clock.advance(secs(60));
+    assert_eq!(check(&api).capacity(), 4);
+    // A policy that cannot have them says so, and asks nothing.
+    api.replace(Policy::sliding_log("api", "7/h").and("9/d").build().unwrap(), Inherit::Spent).unwrap();
+    assert!(api.check("eve").under(&quotas).is_err());
+    assert_eq!(answer(api.peek("eve")).remaining(), 7);
+}
+
+/// Quotas remember one place; those that have none, or another one, are found by their numbers.
+#[test]
+fn quotas_without_a_place_of_their_own_decide_alike() {
+    let (store, _) = store_for(200, 64);
+    let [api, login] =
+        ["api", "login"].map(|name| limiter(&store, name, Algorithm::Gcra, Quota::per_hour(1)));
+    let quota = |number: u64| Quota::new(1 + number, Duration::from_secs(3_600)).burst(1 + number % 5);
+    let quotas: Vec<Quotas> = (0..8_300).map(|number| quota(number).into()).collect();
+    for _ in 0..2 {
+        for (number, quotas) in (0..).zip(&quotas) {
+            for limiter in [&api, &login] {
+                let decision = answer(limiter.peek("ada").under(quotas).unwrap());
+                assert_eq!(decision.capacity(), 1 + number % 5);
+            }
+            // Equal quotas, read anew.
+            assert_eq!(answer(with(&api, quota(number)).peek("ada")).capacity(), 1 + number % 5);
+        }
+    }
+}
+
 #[test]
 fn quotas_that_a_policy_cannot_have_are_refused_with_the_reason() {
     let (store, _) = store();
