@@ -47,7 +47,8 @@ mod sealed {
 }
 
 impl<K: AsKey + ?Sized> AsKey for &K {
-    #[inline]
+    // Always: it is a step of each decision by a borrowed key, and only calls another.
+    #[inline(always)]
     fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
         (**self).with_key(ask)
     }
