@@ -13,14 +13,15 @@
 //! `replaces` does not apply while that one applies to a descriptor of the same call.
 
 use std::collections::{HashMap, HashSet};
+use std::slice;
 
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::path::{Purpose, has_dots};
 use sluicegate_tower::limits::{Select, Selected};
 use smallvec::SmallVec;
 
-use super::condition::{Comparison, Matcher, MeantPath, Mismatch, RequestFacts};
-use super::finder::{Finder, RulePlaces};
+use super::condition::{Comparison, Matcher, MeantPath, Mismatch, Readings, RequestFacts};
+use super::finder::{ConditionsLeft, Finder, RulePlaces};
 use crate::descriptor::RequestDescriptor;
 
 /// Rules in their order, each with its conditions.
@@ -75,8 +76,14 @@ impl Choice {
         self.rules.iter().map(|rule| &*rule.name)
     }
 
-    fn asking<'a>(&self, request: RequestView<'a>) -> RequestFacts<'a> {
-        RequestFacts::of(request, self.reads_path, self.comparison)
+    /// The path of a request, if any rule reads it.
+    #[inline]
+    fn path<'a>(&self, request: RequestView<'a>) -> &'a str {
+        if self.reads_path { request.path() } else { "" }
+    }
+
+    fn readings<'a>(&self, request: RequestView<'a>) -> Readings<'a> {
+        self.comparison.readings(self.path(request))
     }
 
     /// The first rule with all conditions met.
@@ -84,25 +91,43 @@ impl Choice {
         if self.is_empty() {
             return None;
         }
-        let asking = self.asking(request);
-        self.finder.candidates(&asking).into_iter().find(|rule| self.holds(*rule, &asking))
+        let asking = RequestFacts::of(request);
+        if let Some(reading) = self.comparison.only_reading(self.path(request)) {
+            let candidates = self.finder.candidates(&asking, slice::from_ref(&reading));
+            return candidates.iter().find(|rule| !self.mismatches(*rule, &asking, &reading));
+        }
+        let readings = self.readings(request);
+        let candidates = self.finder.candidates(&asking, &readings);
+        candidates.iter().find(|rule| self.holds(*rule, &asking, &readings))
     }
 
-    /// The rules that apply, in order.
-    pub(super) fn applying(&self, request: RequestView<'_>) -> impl Iterator<Item = usize> {
-        let asking = self.asking(request);
-        let mut applying = self.applying_to(&asking);
+    /// Reports the rules that apply, in order.
+    #[inline]
+    pub(super) fn each_applying(&self, request: RequestView<'_>, mut applies: impl FnMut(usize)) {
+        let asking = RequestFacts::of(request);
+        match self.comparison.only_reading(self.path(request)) {
+            Some(reading) if !self.replaces => self.each_in(&asking, &reading, applies),
+            _ => self.not_replaced(&asking).into_iter().for_each(&mut applies),
+        }
+    }
+
+    /// The rules that apply and are not replaced by another one.
+    fn not_replaced(&self, asking: &RequestFacts<'_>) -> RulePlaces {
+        let mut applying = self.applying_to(asking, &self.readings(asking.request));
         if let Some(described) = asking.described.filter(|_| self.replaces) {
             let replacing = self.replacing(described);
             applying.retain(|rule| !replacing.iter().any(|replacing| self.replaces(*replacing, *rule)));
         }
-        applying.into_iter()
+        applying
     }
 
     /// The rules with `replaces` that apply to any of the descriptors of one call.
     fn replacing(&self, described: &RequestDescriptor) -> RulePlaces {
         let requests = described.siblings().requests();
-        let applying = requests.flat_map(|request| self.applying_to(&self.asking((&request).into())));
+        let applying = requests.flat_map(|request| {
+            let request = RequestView::from(&request);
+            self.applying_to(&RequestFacts::of(request), &self.readings(request))
+        });
         applying.filter(|rule| !self.rules[*rule].replaces.is_empty()).collect()
     }
 
@@ -116,8 +141,8 @@ impl Choice {
         if !self.shares_policies || !has_dots(request.path()) {
             return false;
         }
-        let asking = self.asking(request);
-        let mut readings = asking.readings.iter().map(|reading| self.applying_in(&asking, reading));
+        let (asking, readings) = (RequestFacts::of(request), self.readings(request));
+        let mut readings = readings.iter().map(|reading| self.applying_in(&asking, reading));
         let (Some(one), Some(other)) = (readings.next(), readings.next()) else { return false };
         if one == other {
             return false;
@@ -144,16 +169,25 @@ impl Choice {
 
     /// The rules that apply if the path is read in this way.
     fn applying_in(&self, asking: &RequestFacts<'_>, reading: &MeantPath<'_>) -> RulePlaces {
-        let mut groups: SmallVec<[&str; 4]> = SmallVec::new();
-        let mut applying = self.finder.candidates(asking);
-        applying.retain(|rule| {
-            let group = self.rules[*rule].group.as_deref();
-            let is_first = !group.is_some_and(|group| groups.contains(&group));
-            let applies = is_first && !self.mismatches(*rule, asking, reading);
-            groups.extend(group.filter(|_| applies));
-            applies
-        });
+        let mut applying = RulePlaces::new();
+        self.each_in(asking, reading, |rule| applying.push(rule));
         applying
+    }
+
+    /// Reports the rules that apply if the path is read in this way.
+    #[inline]
+    fn each_in(&self, asking: &RequestFacts<'_>, reading: &MeantPath<'_>, mut applies: impl FnMut(usize)) {
+        let mut groups: SmallVec<[&str; 4]> = SmallVec::new();
+        for rule in self.finder.candidates(asking, slice::from_ref(reading)).iter() {
+            let group = self.rules[rule].group.as_deref();
+            let is_first = !group.is_some_and(|group| groups.contains(&group));
+            if is_first && !self.mismatches(rule, asking, reading) {
+                if let Some(group) = group {
+                    groups.push(group);
+                }
+                applies(rule);
+            }
+        }
     }
 
     /// Whether a path may be [torn](Self::is_torn).
@@ -162,20 +196,21 @@ impl Choice {
     }
 
     /// Whether all conditions of a rule hold in one reading of the path; an exemption must hold in each.
-    fn holds(&self, rule: usize, asking: &RequestFacts<'_>) -> bool {
+    fn holds(&self, rule: usize, asking: &RequestFacts<'_>, readings: &[MeantPath<'_>]) -> bool {
         let is_met = |reading| self.mismatch(rule, asking, reading).is_none();
         match self.comparison.purpose {
-            Purpose::Exempt => asking.readings.iter().all(is_met),
-            Purpose::Limit | Purpose::Deny => asking.readings.iter().any(is_met),
+            Purpose::Exempt => readings.iter().all(is_met),
+            Purpose::Limit | Purpose::Deny => readings.iter().any(is_met),
         }
     }
 
-    /// Whether a candidate has a condition that does not hold in this reading of the path.
+    /// Whether a candidate has a condition that does not hold, if this is the reading that it was found in.
+    #[inline]
     fn mismatches(&self, rule: usize, asking: &RequestFacts<'_>, reading: &MeantPath<'_>) -> bool {
-        let Conditional { only_if, .. } = &self.rules[rule];
-        match self.finder.is_by_path(rule) && asking.readings.len() == 1 {
-            true => only_if.other_mismatch(asking, reading).is_some(),
-            false => only_if.mismatch(asking, reading).is_some(),
+        match self.finder.left(rule) {
+            ConditionsLeft::None => false,
+            ConditionsLeft::ButPath => self.rules[rule].only_if.other_mismatch(asking, reading).is_some(),
+            ConditionsLeft::All => self.mismatch(rule, asking, reading).is_some(),
         }
     }
 
@@ -190,17 +225,16 @@ impl Choice {
 
     /// The rules that apply in any reading of the path, and within a group the first of each reading: no rule is missing, however the path
     /// is resolved later.
-    fn applying_to(&self, asking: &RequestFacts<'_>) -> RulePlaces {
+    fn applying_to(&self, asking: &RequestFacts<'_>, readings: &[MeantPath<'_>]) -> RulePlaces {
         // Most paths have no dots.
-        if let [reading] = &asking.readings[..] {
+        if let [reading] = readings {
             return self.applying_in(asking, reading);
         }
         let mut met: SmallVec<[(usize, &str, usize); 4]> = SmallVec::new();
-        let mut applying = self.finder.candidates(asking);
-        applying.retain(|rule| {
+        let applies = |rule: &usize| {
             let group = self.rules[*rule].group.as_deref();
             let mut applies = false;
-            for (place, reading) in asking.readings.iter().enumerate() {
+            for (place, reading) in readings.iter().enumerate() {
                 let is_met = |(other, of, _): &(usize, &str, usize)| *other == place && Some(*of) == group;
                 let is_first = !met.iter().any(is_met);
                 if is_first && self.mismatch(*rule, asking, reading).is_none() {
@@ -213,8 +247,8 @@ impl Choice {
                 other != rule && Some(*of) == group && self.rules[*other].asks == self.rules[*rule].asks
             };
             applies && !met.iter().any(is_asked)
-        });
-        applying
+        };
+        self.finder.candidates(asking, readings).iter().filter(applies).collect()
     }
 }
 
@@ -229,18 +263,19 @@ fn is_shared<'a>(mut rules: impl Iterator<Item = &'a Conditional>) -> bool {
 
 impl Select for Choice {
     fn select(&self, request: RequestView<'_>) -> Selected {
-        self.applying(request).collect()
+        let mut selected = Selected::default();
+        self.each_applying(request, |rule| selected.push(rule));
+        selected
     }
 
     fn why_not(&self, request: RequestView<'_>, member: usize) -> Option<String> {
-        let asking = self.asking(request);
+        let (asking, readings) = (RequestFacts::of(request), self.readings(request));
         let rule = self.rules.get(member)?;
-        if !self.holds(member, &asking) {
-            let mut why =
-                asking.readings.iter().filter_map(|reading| self.mismatch(member, &asking, reading));
+        if !self.holds(member, &asking, &readings) {
+            let mut why = readings.iter().filter_map(|reading| self.mismatch(member, &asking, reading));
             return why.next().map(|why| why.to_string());
         }
-        let applying = self.applying_to(&asking);
+        let applying = self.applying_to(&asking, &readings);
         if applying.contains(&member) {
             let replacing = asking.described.map(|described| self.replacing(described)).unwrap_or_default();
             let by = replacing.into_iter().find(|replacing| self.replaces(*replacing, member))?;
@@ -253,6 +288,6 @@ impl Select for Choice {
     }
 
     fn is_certain(&self, member: usize) -> bool {
-        self.rules.get(member).is_some_and(|rule| rule.group.is_none() && rule.only_if.is_empty())
+        self.rules.get(member).is_some_and(|rule| rule.group.is_none() && rule.only_if.size() == 0)
     }
 }

@@ -12,10 +12,10 @@ use http::{HeaderName, HeaderValue, Method};
 use sluicegate_tower::limits::path::Sense;
 use smallvec::SmallVec;
 
-use super::FastMap;
-use super::condition::{Comparison, InTiers, Matcher, RequestFacts};
+use super::condition::{Comparison, InTiers, Matcher, MeantPath, RequestFacts};
 use super::paths::PathTree;
 use super::plan::TierPlan;
+use super::{FastMap, note};
 use crate::descriptor::RequestDescriptor;
 
 /// Indices of rules, by a condition of each.
@@ -34,21 +34,77 @@ pub(super) struct Finder {
     entries: FastMap<String, FastMap<String, Vec<usize>>>,
     /// Rules that are compared with each descriptor.
     descriptors: Vec<usize>,
-    /// Whether each rule is found by its path.
-    by_path: Vec<bool>,
+    /// Whether no rule is found by another condition than its path.
+    has_only_paths: bool,
+    /// For each rule, the conditions that are still to be compared once it is found.
+    left: Vec<ConditionsLeft>,
+}
+
+/// The conditions of a rule that are compared after it was found, if the path has only one reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConditionsLeft {
+    /// None: it was found by its only condition, or has none.
+    None,
+    /// All except the path, by which it was found.
+    ButPath,
+    All,
 }
 
 /// Indices of rules in a file.
 pub(super) type RulePlaces = SmallVec<[usize; 8]>;
 
+/// Rules that can apply, in order. Most requests find them in a single list, which is not copied.
+pub(super) struct Candidates<'a> {
+    list: &'a [usize],
+    /// The rules of several lists, if there are several.
+    merged: RulePlaces,
+}
+
+impl<'a> Candidates<'a> {
+    fn new(list: &'a [usize]) -> Self {
+        Self { list, merged: RulePlaces::new() }
+    }
+
+    #[inline]
+    fn add(&mut self, more: &'a [usize]) {
+        if self.list.is_empty() {
+            self.list = more;
+        } else if !more.is_empty() {
+            self.merge(more);
+        }
+    }
+
+    fn merge(&mut self, more: &[usize]) {
+        if self.merged.is_empty() {
+            self.merged.extend_from_slice(self.list);
+        }
+        self.merged.extend_from_slice(more);
+    }
+
+    fn sort(&mut self) {
+        self.merged.sort_unstable();
+        self.merged.dedup();
+    }
+
+    #[inline]
+    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
+        let all = if self.merged.is_empty() { self.list } else { &self.merged };
+        all.iter().copied()
+    }
+}
+
 impl Finder {
     /// Finds the rules that have these conditions, in their order.
     pub(super) fn of<'a>(rules: impl Iterator<Item = &'a Matcher> + Clone, comparison: Comparison) -> Self {
         let rarest = Rarest::among(rules.clone());
-        let mut finder = Self { paths: PathTree::new(comparison.fold(Sense::In)), ..Self::default() };
+        let mut finder = Self {
+            has_only_paths: true,
+            paths: PathTree::new(comparison.fold(Sense::In)),
+            ..Self::default()
+        };
         for (place, matcher) in rules.enumerate() {
             if let Some(pattern) = &matcher.descriptor {
-                finder.by_path.push(false);
+                finder.left.push(ConditionsLeft::All);
                 match pattern.entries.as_ref().and_then(|entries| entries.exact()) {
                     Some((key, values)) => {
                         let known = finder.entries.entry(key.to_owned()).or_default();
@@ -59,7 +115,12 @@ impl Finder {
                 continue;
             }
             let by = rarest.of(matcher);
-            finder.by_path.push(matches!(by, Some(FindBy::Path)));
+            finder.left.push(match by {
+                _ if matcher.size() == usize::from(by.is_some()) => ConditionsLeft::None,
+                Some(FindBy::Path) => ConditionsLeft::ButPath,
+                _ => ConditionsLeft::All,
+            });
+            finder.has_only_paths &= matches!(by, None | Some(FindBy::Path));
             match by {
                 None => finder.others.push(place),
                 Some(FindBy::Path) => {
@@ -86,24 +147,39 @@ impl Finder {
                         finder.tiers.push((Arc::clone(plan), vec![Vec::new(); plan.tiers.len()]));
                         finder.tiers.len() - 1
                     });
-                    wanted.iter().for_each(|tier| finder.tiers[at].1[*tier].push(place));
+                    wanted.iter().for_each(|tier| note(&mut finder.tiers[at].1[*tier], place));
                 }
             }
         }
         finder
     }
 
-    /// Every rule that can apply, in order, and possibly others.
-    pub(super) fn candidates(&self, asking: &RequestFacts<'_>) -> RulePlaces {
+    /// Every rule that can apply in one of these readings of the path, in order, and possibly others.
+    #[inline]
+    pub(super) fn candidates<'a>(
+        &'a self,
+        asking: &RequestFacts<'_>,
+        readings: &[MeantPath<'_>],
+    ) -> Candidates<'a> {
+        let mut found = Candidates::new(&self.others);
         if let Some(described) = asking.described {
-            return self.candidates_of(described);
+            found = self.candidates_of(described);
+        } else {
+            for reading in readings {
+                self.paths.find(reading.path(Sense::In), |places| found.add(places));
+            }
+            if !self.has_only_paths {
+                self.find_beside_paths(asking, &mut found);
+            }
         }
-        let mut found = RulePlaces::from_slice(&self.others);
-        for reading in &asking.readings {
-            self.paths
-                .find(reading.path(Sense::In), |places| places.iter().for_each(|place| found.push(*place)));
+        if !found.merged.is_empty() {
+            found.sort();
         }
-        let mut take = |places: Option<&Vec<usize>>| found.extend(places.into_iter().flatten().copied());
+        found
+    }
+
+    fn find_beside_paths<'a>(&'a self, asking: &RequestFacts<'_>, found: &mut Candidates<'a>) {
+        let mut take = |places: Option<&'a Vec<usize>>| places.iter().for_each(|places| found.add(places));
         if !self.hosts.is_empty() {
             take(asking.host().and_then(|host| self.hosts.get(host)));
         }
@@ -119,33 +195,28 @@ impl Finder {
         for (plan, places) in &self.tiers {
             take(places.get(asking.tier(plan)));
         }
-        if found.len() > 1 {
-            found.sort_unstable();
-            found.dedup();
-        }
-        found
     }
 
-    /// Whether it has found the rule by its path, so that the path is not compared again.
-    pub(super) fn is_by_path(&self, rule: usize) -> bool {
-        self.by_path[rule]
+    /// The conditions of a candidate that are still to be compared.
+    #[inline]
+    pub(super) fn left(&self, rule: usize) -> ConditionsLeft {
+        self.left[rule]
     }
 
-    /// Every rule that can apply to a descriptor, in order, and possibly others.
-    fn candidates_of(&self, described: &RequestDescriptor) -> RulePlaces {
-        let mut found = RulePlaces::from_slice(&self.descriptors);
+    /// Every rule that can apply to a descriptor, and possibly others.
+    #[cold]
+    fn candidates_of(&self, described: &RequestDescriptor) -> Candidates<'_> {
+        let mut found = Candidates::new(&self.descriptors);
         for (key, value) in described.entries() {
             let places = self.entries.get(key).and_then(|values| values.get(value));
-            found.extend(places.into_iter().flatten().copied());
+            places.iter().for_each(|places| found.add(places));
         }
-        found.sort_unstable();
-        found.dedup();
         found
     }
 }
 
 fn add<K: Hash + Eq>(places: &mut FastMap<K, Vec<usize>>, value: K, place: usize) {
-    places.entry(value).or_default().push(place);
+    note(places.entry(value).or_default(), place);
 }
 
 /// The values that a rule can be found by: one of them has to be present.

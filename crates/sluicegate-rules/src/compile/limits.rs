@@ -43,7 +43,7 @@ pub(super) fn of(
     let mut reader = RuleReader::new(policies, &tiers, (keys, store.as_ref(), in_flight));
     let reading = file.paths.as_ref().map(|paths| reading(&paths.value, problems)).unwrap_or_default();
     let [denying, exempting, limiting] =
-        [Purpose::Deny, Purpose::Exempt, Purpose::Limit].map(|purpose| Comparison { purpose, reading });
+        [Purpose::Deny, Purpose::Exempt, Purpose::Limit].map(|purpose| Comparison::new(purpose, reading));
     let deny =
         file.deny.iter().map(|entry| reader.door(&entry.value.name, &entry.value.only_if, denying, problems));
     let deny = Choice::new(deny.collect(), denying);

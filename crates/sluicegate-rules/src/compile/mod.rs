@@ -49,6 +49,13 @@ use crate::variables::unset;
 /// A table filled by the file and looked up by requests. Clients do not choose its keys, so its hash may be a fast one.
 type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
 
+/// Adds a number to a list in order, once.
+fn note(numbers: &mut Vec<usize>, number: usize) {
+    if numbers.last() != Some(&number) {
+        numbers.push(number);
+    }
+}
+
 /// Compiles the contents of a file, without a store.
 pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Option<Compiled> {
     if file.version.value != "1" {

@@ -1,17 +1,22 @@
-//! A tree of all patterns by their segments, which a request's path walks once.
+//! Finds the patterns that match a path: patterns without captures in a table of whole paths, all others in a tree of segments.
 //!
 //! # Cost
-//! A path is walked once, whatever the number of patterns: a segment costs one table lookup. If a text and a capture both match,
-//! both ways are walked, so that a path visits only nodes with patterns that match its text so far, each at most once.
+//! A path is looked up once in the table, and walked once in the tree, whatever the number of patterns: a segment costs one table lookup.
+//! If a text and a capture both match, both ways are walked, so that a path visits only nodes with patterns that match its text so far,
+//! each at most once.
 
 use sluicegate_tower::limits::path::{Fold, PathPattern, PathSegment, split};
 
-use super::FastMap;
+use super::{FastMap, note};
 
-/// Patterns by their segments. A path that reaches a node matches one more pattern for each number there.
+/// Numbers of patterns, by their paths and by their segments.
 #[derive(Default)]
 pub(super) struct PathTree {
-    /// The first is the root. No node points to one before it.
+    /// Patterns without captures.
+    whole: FastMap<String, Vec<usize>>,
+    /// The [kinds](kind) of these paths: most others have another kind, and are not looked up.
+    kinds: u64,
+    /// The first is the root. No node points to one before it. A path that reaches a node matches the patterns with numbers there.
     nodes: Vec<Node>,
     /// The ignored differences between patterns and paths.
     fold: Fold,
@@ -30,11 +35,15 @@ struct Node {
 impl PathTree {
     /// A tree for patterns that are read with this fold.
     pub(super) fn new(fold: Fold) -> Self {
-        Self { nodes: Vec::new(), fold }
+        Self { fold, ..Self::default() }
     }
 
-    /// Adds a pattern under a number, which others may have, too.
+    /// Adds a pattern under a number, which others may have, too, but no lower number than before.
     pub(super) fn add(&mut self, pattern: &PathPattern, number: usize) {
+        if let Some(path) = pattern.literal() {
+            self.kinds |= kind(path);
+            return note(self.whole.entry(path.to_owned()).or_default(), number);
+        }
         if self.nodes.is_empty() {
             self.nodes.push(Node::default());
         }
@@ -42,7 +51,7 @@ impl PathTree {
         for segment in pattern.segments() {
             let new = self.nodes.len();
             let next = match segment {
-                PathSegment::Rest => return self.nodes[at].rest.push(number),
+                PathSegment::Rest => return note(&mut self.nodes[at].rest, number),
                 PathSegment::Text(text) => *self.nodes[at].texts.entry(text.clone()).or_insert(new),
                 PathSegment::Capture => *self.nodes[at].capture.get_or_insert(new),
             };
@@ -51,16 +60,28 @@ impl PathTree {
             }
             at = next;
         }
-        self.nodes[at].here.push(number);
+        note(&mut self.nodes[at].here, number);
     }
 
     /// Reports the numbers of all patterns that match a path to which the fold has been applied. No node is visited twice.
-    pub(super) fn find(&self, path: &str, mut found: impl FnMut(&[usize])) {
-        let Some(path) = path.strip_prefix('/').filter(|_| !self.nodes.is_empty()) else { return };
+    #[inline]
+    pub(super) fn find<'a>(&'a self, path: &str, mut found: impl FnMut(&'a [usize])) {
+        if self.kinds & kind(path) != 0
+            && let Some(numbers) = self.whole.get(path)
+        {
+            found(numbers);
+        }
+        if !self.nodes.is_empty() {
+            self.find_in_tree(path, found);
+        }
+    }
+
+    fn find_in_tree<'a>(&'a self, path: &str, mut found: impl FnMut(&'a [usize])) {
+        let Some(path) = path.strip_prefix('/') else { return };
         // If a text and a capture both match, the capture is visited later.
         let (mut later, mut next) = (Vec::new(), Some((0, Some(path))));
         while let Some((node, left)) = next.take().or_else(|| later.pop()) {
-            let node: &Node = &self.nodes[node];
+            let node = &self.nodes[node];
             let Some(text) = left else {
                 found(&node.here);
                 if self.fold.trailing_slash {
@@ -81,6 +102,13 @@ impl PathTree {
             }
         }
     }
+}
+
+/// One of 64 bits, by the length of a path and its first letter.
+#[inline]
+fn kind(path: &str) -> u64 {
+    let letter = path.as_bytes().get(1).copied().unwrap_or_default();
+    1 << ((path.len() ^ (usize::from(letter) << 2)) % 64)
 }
 
 #[cfg(test)]

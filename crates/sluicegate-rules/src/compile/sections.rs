@@ -78,11 +78,13 @@ impl Sections {
     ) -> impl Fn(RequestView<'_>) -> SmallVec<[usize; 2]> + Send + Sync + 'static {
         move |request| {
             let mut found = SmallVec::new();
-            for place in self.rules.applying(request).filter_map(|rule| of_rules.get(rule)).flatten() {
-                if !found.contains(place) {
-                    found.push(*place);
+            self.rules.each_applying(request, |rule| {
+                for place in of_rules.get(rule).into_iter().flatten() {
+                    if !found.contains(place) {
+                        found.push(*place);
+                    }
                 }
-            }
+            });
             let meets_none = || {
                 self.deny.first(request).is_some()
                     || self.unclear(request).is_some()

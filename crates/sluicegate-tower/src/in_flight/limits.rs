@@ -72,7 +72,7 @@ impl InFlightLimits {
     /// has now, however long they wait for a permit, so all limits of a request come from the same moment. Without limits here there is no
     /// wait, and a request uses the handle's current limits.
     pub fn before(mut self, limits: &LimitsHandle) -> Self {
-        self.then = Some(limits.keep()).filter(|_| !self.each.is_empty());
+        self.then = (!self.each.is_empty()).then(|| limits.keep());
         self
     }
 
@@ -120,8 +120,7 @@ impl InFlightLimits {
         match &self.select {
             _ if self.each.is_empty() => LimitPlaces::new(),
             Some(select) => {
-                let mut places = select.select(request).in_order();
-                places.retain(|place| (*place as usize) < self.selected);
+                let mut places = select.select(request).among(self.selected);
                 places.extend(self.places_from(self.selected));
                 places
             }

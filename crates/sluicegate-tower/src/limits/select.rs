@@ -59,6 +59,7 @@ where
 
 /// For a selector shared with other code, for example to explain its choices.
 impl<S: Select + ?Sized> Select for Arc<S> {
+    #[inline]
     fn select(&self, request: RequestView<'_>) -> Selected {
         (**self).select(request)
     }
@@ -86,12 +87,15 @@ impl Selected {
         }
     }
 
-    /// The indices, in the order of the group and each once.
+    /// The indices below this count, in the order of the group and each once.
     #[inline]
-    pub(crate) fn in_order(mut self) -> SmallVec<[u32; 6]> {
-        if !self.0.is_sorted_by(|one, next| one < next) {
+    pub(crate) fn among(mut self, count: usize) -> SmallVec<[u32; 6]> {
+        if self.0.len() > 1 && !self.0.is_sorted_by(|one, next| one < next) {
             self.0.sort_unstable();
             self.0.dedup();
+        }
+        while self.0.last().is_some_and(|last| *last as usize >= count) {
+            self.0.pop();
         }
         self.0
     }

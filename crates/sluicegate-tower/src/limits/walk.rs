@@ -25,14 +25,11 @@ pub(crate) struct Walk {
     next: usize,
     /// A limit after the last one that was asked, with conditions that are known to hold.
     ahead: Option<usize>,
-    /// The remaining chosen members, the next one last; the members of each group are above an [`END`].
-    chosen: SmallVec<[u32; 6]>,
+    /// The chosen members that are still to come, each with the step that chose it; the next one last.
+    chosen: SmallVec<[(usize, usize); 5]>,
     /// The pending key or limiter of the previous limit.
     lookup: Option<Box<PendingLookup>>,
 }
-
-/// Marks the end of a group's members.
-const END: u32 = u32::MAX;
 
 #[derive(Debug)]
 enum PendingLookup {
@@ -89,9 +86,16 @@ impl Walk {
     fn come(&mut self, plan: &LimitPlan, request: RequestView<'_>) -> Option<(usize, bool)> {
         loop {
             let step = plan.steps.get(self.next)?;
-            let What::Limit(limit) = step.what else {
-                self.next = self.step_of_group(plan, step, request);
-                continue;
+            let limit = match step.what {
+                What::Limit(limit) => limit,
+                What::Next(_) if self.chosen.is_empty() => {
+                    self.next = step.matched;
+                    continue;
+                }
+                _ => {
+                    self.next = self.step_of_group(plan, step, request);
+                    continue;
+                }
             };
             let applies = plan.limits[limit].applies_to(request);
             self.next = if applies { step.matched } else { step.missed };
@@ -171,34 +175,23 @@ impl Walk {
             What::Gate(only_if) if only_if.iter().all(|applies| applies(request)) => step.matched,
             What::Gate(_) => step.missed,
             What::Select(select, members) => {
-                self.choose(&select.select(request).in_order(), members.len(), step)
+                let chosen = select.select(request).among(members.len());
+                let Some((first, others)) = chosen.split_first() else { return step.missed };
+                others.iter().rev().for_each(|other| self.chosen.push((self.next, *other as usize)));
+                members[*first as usize].begin
             }
-            What::Next(choice) => self.next_chosen(plan, *choice, step),
+            What::Next(choice) => self.next_chosen(plan, *choice).unwrap_or(step.matched),
             What::Limit(_) => step.matched,
         }
     }
 
-    /// Records the chosen members, and returns the next step.
-    fn choose(&mut self, members: &[u32], count: usize, step: &PlanStep) -> usize {
-        let are_there = |member: &&u32| usize::try_from(**member).is_ok_and(|member| member < count);
-        let before = self.chosen.len();
-        self.chosen.push(END);
-        self.chosen.extend(members.iter().rev().filter(are_there).copied());
-        if self.chosen.len() > before + 1 {
-            return step.matched;
-        }
-        self.chosen.truncate(before);
-        step.missed
-    }
-
-    /// The step after a member that was chosen.
-    fn next_chosen(&mut self, plan: &LimitPlan, choice: usize, step: &PlanStep) -> usize {
-        let member = self.chosen.pop().and_then(|member| usize::try_from(member).ok());
+    /// The first step of the next member that this step has chosen.
+    fn next_chosen(&mut self, plan: &LimitPlan, choice: usize) -> Option<usize> {
+        let (_, member) = *self.chosen.last().filter(|(by, _)| *by == choice)?;
+        self.chosen.pop();
         match &plan.steps[choice].what {
-            What::Select(_, members) => {
-                member.and_then(|member| members.get(member)).map_or(step.matched, |member| member.begin)
-            }
-            _ => step.matched,
+            What::Select(_, members) => members.get(member).map(|member| member.begin),
+            _ => None,
         }
     }
 

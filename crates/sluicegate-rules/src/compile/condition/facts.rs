@@ -1,4 +1,4 @@
-//! A request in the form that conditions are compared with: [`RequestFacts`].
+//! A request in the form that conditions are compared with: [`RequestFacts`], and the [readings](MeantPath) of its path.
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
@@ -7,7 +7,7 @@ use http::header;
 use percent_encoding::percent_decode_str;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::PathReading;
-use sluicegate_tower::limits::path::{Fold, Purpose, Sense, spellings};
+use sluicegate_tower::limits::path::{Fold, Purpose, Sense, is_plain, spellings};
 use smallvec::SmallVec;
 
 use crate::compile::plan::TierPlan;
@@ -17,14 +17,39 @@ use crate::descriptor::RequestDescriptor;
 #[derive(Clone, Copy)]
 pub(crate) struct Comparison {
     pub purpose: Purpose,
-    pub reading: PathReading,
+    /// The ignored differences where a path must match, and where it must not.
+    folds: [Fold; 2],
 }
 
 impl Comparison {
+    pub(in crate::compile) fn new(purpose: Purpose, reading: PathReading) -> Self {
+        Self { purpose, folds: [Sense::In, Sense::NotIn].map(|sense| reading.fold(purpose, sense)) }
+    }
+
     pub(in crate::compile) fn fold(self, sense: Sense) -> Fold {
-        self.reading.fold(self.purpose, sense)
+        let [within, where_not] = self.folds;
+        if sense == Sense::In { within } else { where_not }
+    }
+
+    /// The only reading of a path, if it clearly has only one, like most paths.
+    #[inline]
+    pub(in crate::compile) fn only_reading(self, path: &str) -> Option<MeantPath<'_>> {
+        let is_exact = self.folds.iter().all(|fold| fold.is_exact());
+        match is_plain(path) {
+            true if is_exact => Some(MeantPath { path: Cow::Borrowed(path), where_not: None }),
+            true => Some(MeantPath::of(Cow::Borrowed(path), self)),
+            false => None,
+        }
+    }
+
+    /// The paths that a request with this path may mean.
+    pub(in crate::compile) fn readings(self, path: &str) -> Readings<'_> {
+        spellings(path, self.purpose).into_iter().map(|path| MeantPath::of(path, self)).collect()
     }
 }
+
+/// The paths that a request may mean; most requests have one.
+pub(in crate::compile) type Readings<'a> = SmallVec<[MeantPath<'a>; 1]>;
 
 /// A path that a request may mean: `path` is compared with patterns that must match, `where_not` with patterns that must not.
 pub(in crate::compile) struct MeantPath<'a> {
@@ -35,11 +60,12 @@ pub(in crate::compile) struct MeantPath<'a> {
 
 impl<'a> MeantPath<'a> {
     fn of(path: Cow<'a, str>, comparison: Comparison) -> Self {
-        let [fold, where_not] = [Sense::In, Sense::NotIn].map(|sense| comparison.fold(sense));
+        let [fold, where_not] = comparison.folds;
         let where_not = (where_not != fold).then(|| where_not.apply(path.clone()));
         Self { path: fold.apply(path), where_not }
     }
 
+    #[inline]
     pub(in crate::compile) fn path(&self, sense: Sense) -> &str {
         match (&self.where_not, sense) {
             (Some(path), Sense::NotIn) => path,
@@ -48,12 +74,11 @@ impl<'a> MeantPath<'a> {
     }
 }
 
-/// A request, the paths that it may mean, and its tiers that were already read.
+/// A request, and the values that were already read from it.
 pub(in crate::compile) struct RequestFacts<'a> {
     pub request: RequestView<'a>,
     /// The descriptor that the request represents, if any.
     pub described: Option<&'a RequestDescriptor>,
-    pub readings: SmallVec<[MeantPath<'a>; 1]>,
     /// Indices of plans and tiers: reading a tier may mean verifying a token, and many rules need it.
     tiers: RefCell<SmallVec<[(usize, usize); 2]>>,
     /// Read once, however many rules need it.
@@ -61,13 +86,10 @@ pub(in crate::compile) struct RequestFacts<'a> {
 }
 
 impl<'a> RequestFacts<'a> {
-    /// Parses the path only if a rule `reads_path`.
-    pub(in crate::compile) fn of(request: RequestView<'a>, reads_path: bool, comparison: Comparison) -> Self {
-        let path = if reads_path { request.path() } else { "" };
-        let readings = spellings(path, comparison.purpose).into_iter();
-        let readings = readings.map(|path| MeantPath::of(path, comparison)).collect();
+    #[inline]
+    pub(in crate::compile) fn of(request: RequestView<'a>) -> Self {
         let described = RequestDescriptor::of(request);
-        Self { request, described, readings, tiers: RefCell::default(), host: OnceCell::new() }
+        Self { request, described, tiers: RefCell::default(), host: OnceCell::new() }
     }
 
     /// The index of the request's tier.

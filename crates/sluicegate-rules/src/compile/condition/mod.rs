@@ -17,7 +17,7 @@ use sluicegate_tower::request_fields::RequestFields;
 
 pub(crate) use self::facts::Comparison;
 use self::facts::host_of;
-pub(super) use self::facts::{MeantPath, RequestFacts};
+pub(super) use self::facts::{MeantPath, Readings, RequestFacts};
 use super::descriptor::{DescriptorPattern, NotDescribed};
 use super::plan::TierPlan;
 use crate::read::short;
@@ -81,20 +81,20 @@ pub(super) enum Mismatch<'a> {
 }
 
 impl Matcher {
-    /// Whether it has no condition, so that it holds for every request.
-    pub(super) fn is_empty(&self) -> bool {
+    /// The number of its conditions. Without any, it holds for every request.
+    pub(super) fn size(&self) -> usize {
         let Self { descriptor, paths, sense: _, methods, hosts, headers, query, body, client, tiers, not } =
             self;
-        descriptor.is_none()
-            && paths.is_none()
-            && methods.is_empty()
-            && hosts.is_empty()
-            && headers.is_empty()
-            && query.is_empty()
-            && body.is_empty()
-            && client.is_none()
-            && tiers.is_empty()
-            && not.is_none()
+        let single = [
+            descriptor.is_some(),
+            paths.is_some(),
+            !methods.is_empty(),
+            !hosts.is_empty(),
+            client.is_some(),
+            not.is_some(),
+        ];
+        let single = single.into_iter().filter(|is_there| *is_there).count();
+        single + headers.len() + query.len() + body.len() + tiers.len()
     }
 
     /// Whether it restricts the path.

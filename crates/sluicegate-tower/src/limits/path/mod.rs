@@ -13,5 +13,5 @@ mod spelling;
 pub use self::path_in::{PathReading, path_in, path_not_in};
 pub use self::pattern::{PathPattern, PathSegment, split};
 pub use self::reading::{Fold, Sense};
-pub use self::spelling::{Spellings, has_dots, spellings};
+pub use self::spelling::{Spellings, has_dots, is_plain, spellings};
 pub use crate::key::extraction::Purpose;

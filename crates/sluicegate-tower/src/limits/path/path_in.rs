@@ -209,28 +209,34 @@ impl List {
         Ok(Self { sense, patterns: [folded(Purpose::Limit)?, folded(doubtful)?] })
     }
 
+    #[inline]
     fn holds(&self, request: RequestView<'_>) -> bool {
-        let purpose = request.purpose();
+        let (path, purpose) = (request.path(), request.purpose());
         let patterns = &self.patterns[usize::from(is_doubtful(purpose, self.sense))];
-        let is_met = |spelling: Cow<'_, str>| patterns.has(spelling) == (self.sense == Sense::In);
-        let path = request.path();
-        if is_plain(path) {
-            return is_met(Cow::Borrowed(path));
+        if is_plain(path) && patterns.fold.is_exact() {
+            return patterns.have(path) == (self.sense == Sense::In);
         }
-        let mut all = spellings(path, purpose).into_iter();
+        self.holds_in_doubt(patterns, path, purpose)
+    }
+
+    fn holds_in_doubt(&self, patterns: &Patterns, path: &str, purpose: Purpose) -> bool {
+        let is_met = |spelling: &Cow<'_, str>| {
+            let path = patterns.fold.apply(&**spelling);
+            patterns.have(&path) == (self.sense == Sense::In)
+        };
+        let all = spellings(path, purpose);
         match purpose {
-            Purpose::Exempt => !has_dots(path) && all.all(is_met),
-            Purpose::Limit | Purpose::Deny => all.any(is_met),
+            Purpose::Exempt => !has_dots(path) && all.iter().all(is_met),
+            Purpose::Limit | Purpose::Deny => all.iter().any(is_met),
         }
     }
 }
 
 impl Patterns {
-    /// Whether one of them matches this spelling of a path.
+    /// Whether one of them matches a path to which the fold has been applied.
     #[inline]
-    fn has(&self, spelling: Cow<'_, str>) -> bool {
-        let path = self.fold.apply(spelling);
-        self.each.iter().any(|pattern| pattern.matches(&path))
+    fn have(&self, path: &str) -> bool {
+        self.each.iter().any(|pattern| pattern.matches(path))
     }
 }
 

@@ -14,6 +14,8 @@ pub struct PathPattern {
     /// The original text.
     text: String,
     segments: Vec<PathSegment>,
+    /// The only path that it matches, if it has no captures.
+    literal: Option<String>,
     fold: Fold,
 }
 
@@ -48,7 +50,12 @@ impl PathPattern {
         {
             segments.pop();
         }
-        Ok(Self { text: text.to_owned(), segments, fold })
+        let texts = segments.iter().map(|segment| match segment {
+            PathSegment::Text(text) => Some(["/", text].concat()),
+            PathSegment::Capture | PathSegment::Rest => None,
+        });
+        let literal = texts.collect();
+        Ok(Self { text: text.to_owned(), segments, literal, fold })
     }
 
     /// The segments. Only the last one may be [`PathSegment::Rest`].
@@ -56,8 +63,21 @@ impl PathPattern {
         &self.segments
     }
 
+    /// The only path that it matches, if it has no captures.
+    pub fn literal(&self) -> Option<&str> {
+        self.literal.as_deref()
+    }
+
     /// Whether it matches a [spelling](super::spellings) of a path, to which the same [`Fold`] has been applied.
+    #[inline]
     pub fn matches(&self, path: &str) -> bool {
+        match &self.literal {
+            Some(literal) => path == literal,
+            None => self.matches_by_segments(path),
+        }
+    }
+
+    fn matches_by_segments(&self, path: &str) -> bool {
         let mut left = path.strip_prefix('/');
         for segment in &self.segments {
             let Some(text) = left else {

@@ -42,6 +42,12 @@ impl Fold {
         }
         path
     }
+
+    /// Whether it ignores no difference.
+    #[inline]
+    pub fn is_exact(self) -> bool {
+        !self.case && !self.trailing_slash
+    }
 }
 
 #[cfg(test)]

@@ -44,33 +44,43 @@ pub fn has_dots(path: &str) -> bool {
 }
 
 /// Whether a path clearly has only one reading, like most paths. It may be false for some paths with only one.
-pub(super) fn is_plain(path: &str) -> bool {
-    // Each byte is looked up and none ends the loop: most paths are plain, and too short for wide registers.
-    let (mut found, mut last) = (PathByte::OTHER, PathByte::OTHER);
-    for byte in path.bytes() {
-        let kind = PathByte::OF[usize::from(byte)];
-        found |= kind | (kind & last) << 1;
-        last = kind;
+#[inline]
+pub fn is_plain(path: &str) -> bool {
+    let mut rest = path.as_bytes();
+    while let Some(word) = rest.first_chunk() {
+        if !is_plain_word(u64::from_le_bytes(*word)) {
+            return false;
+        }
+        // The next word has the last byte of this one, too, so that two slashes in a row are in one of them.
+        rest = &rest[7..];
     }
-    found & PathByte::SPECIAL == 0
+    is_plain_word(short_word(rest))
 }
 
-/// The kinds of bytes in a path. Two slashes in a row make one special byte.
-struct PathByte;
-
-impl PathByte {
-    const OTHER: u8 = 0;
-    const SLASH: u8 = 1;
-    const SPECIAL: u8 = 2;
-    const OF: [u8; 256] = {
-        let mut kinds = [Self::OTHER; 256];
-        kinds[b'/' as usize] = Self::SLASH;
-        kinds[b'%' as usize] = Self::SPECIAL;
-        kinds[b'.' as usize] = Self::SPECIAL;
-        kinds[b';' as usize] = Self::SPECIAL;
-        kinds[b'\\' as usize] = Self::SPECIAL;
-        kinds
+/// Fewer than eight bytes in one word; the others are 0.
+#[inline]
+fn short_word(bytes: &[u8]) -> u64 {
+    let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) else {
+        return bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
     };
+    // Bytes that are in both are the same.
+    let [first, last] = [first, last].map(|bytes| u64::from(u32::from_le_bytes(*bytes)));
+    first | last << (8 * (bytes.len() - 4))
+}
+
+/// Whether no byte of a word is special, and no two in a row are slashes. All are compared at once: a path is a few words.
+#[inline]
+fn is_plain_word(word: u64) -> bool {
+    const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
+    const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
+    // Has the high bit of each byte that is this one. It may also have that of the byte above such a byte, if the two differ
+    // by 1: above a slash this is a dot, and a dot is special itself.
+    let equal = |byte: u8| {
+        let differs = word ^ u64::from_ne_bytes([byte; 8]);
+        differs.wrapping_sub(ONES) & !differs & HIGH
+    };
+    let slashes = equal(b'/');
+    equal(b'%') | equal(b'.') | equal(b';') | equal(b'\\') | (slashes & (slashes >> 8)) == 0
 }
 
 /// The normal form.
@@ -233,6 +243,13 @@ mod tests {
             ("/a.b", false),
             ("/a;b", false),
             ("/a\\b", false),
+            ("/eight/8", true),
+            ("/a/segment/of/more/than/one/word", true),
+            ("/seven8//", false),
+            ("/sevenb//x", false),
+            ("/sevenby//x", false),
+            ("/a/segment/of/more/than/one.word", false),
+            ("/a/segment/of/more/than/one/word;", false),
         ] {
             assert_eq!(is_plain(path), plain, "{path}");
             assert!(!plain || normal(path) == path && !has_dots(path), "{path}");
