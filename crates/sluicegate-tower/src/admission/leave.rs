@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::response::Parts;
 use http::{Extensions, Response, StatusCode};
 use smallvec::SmallVec;
 
@@ -28,7 +29,9 @@ impl Marked {
             // The request was not served, so nothing is charged.
             self.give_back_all();
         } else if self.made.refunds {
-            (response, tap) = self.change_by(response, reads_body);
+            let (head, body) = response.into_parts();
+            tap = self.change_by(&head, reads_body);
+            response = Response::from_parts(head, body);
         }
         // A connection that continues with another protocol has no body.
         let is_over = response.status() == StatusCode::SWITCHING_PROTOCOLS;
@@ -46,17 +49,16 @@ impl Marked {
 
     /// Gives back the units that limits give back for this response, and settles the others by it.
     #[cold]
-    fn change_by<B>(&mut self, response: Response<B>, reads_body: bool) -> (Response<B>, Option<Box<Tap>>) {
-        let (head, body) = response.into_parts();
-        let refund_if = self.limits().map(|limit| self.made.plan.limits[limit].refund_if.as_ref());
-        let returned: SmallVec<[bool; 4]> =
-            refund_if.map(|refund| refund.is_some_and(|refund| refund(&head))).collect();
+    fn change_by(&mut self, head: &Parts, reads_body: bool) -> Option<Box<Tap>> {
+        let mut returned: SmallVec<[bool; 4]> = SmallVec::new();
+        self.limits().for_each(|limit| {
+            let refund_if = self.made.plan.limits[limit].refund_if.as_ref();
+            returned.push(refund_if.is_some_and(|refund| refund(head)));
+        });
         if returned.contains(&true) {
             self.give_back(|index| returned[index]);
         }
-        let Some(meter) = self.meter.as_ref().filter(|_| self.made.keeps_meters) else {
-            return (Response::from_parts(head, body), None);
-        };
+        let meter = self.meter.as_ref().filter(|_| self.made.keeps_meters)?;
         let (made, limits) = (&self.made, self.limits().collect::<SmallVec<[usize; 4]>>());
         let settles =
             |index: usize| made.plan.limits[limits[index]].settle.as_ref().filter(|_| !returned[index]);
@@ -70,7 +72,7 @@ impl Marked {
             Some((index, Arc::clone(settle)))
         });
         let rest: SmallVec<[_; 2]> = rest.collect();
-        let tap = match &*rest {
+        match &*rest {
             [] => None,
             [(index, _), ..] if !reads_body => {
                 made.report_unread(limits[*index]);
@@ -84,8 +86,7 @@ impl Marked {
                 }
                 Some(Box::new(Tap::new(meter.clone(), rest.into_iter(), &head.headers)))
             }
-        };
-        (Response::from_parts(head, body), tap)
+        }
     }
 
     /// The limits that the request was checked against, in the order of the meter: the limits of its asks, and limits in shadow.
