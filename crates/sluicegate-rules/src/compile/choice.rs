@@ -207,7 +207,19 @@ impl Choice {
     /// Whether a candidate has a condition that does not hold, if this is the reading that it was found in.
     #[inline]
     fn mismatches(&self, rule: usize, asking: &RequestFacts<'_>, reading: &MeantPath<'_>) -> bool {
-        match self.finder.left(rule) {
+        let left = self.finder.left(rule);
+        left != ConditionsLeft::None && self.mismatches_in(left, rule, asking, reading)
+    }
+
+    #[inline(never)]
+    fn mismatches_in(
+        &self,
+        left: ConditionsLeft,
+        rule: usize,
+        asking: &RequestFacts<'_>,
+        reading: &MeantPath<'_>,
+    ) -> bool {
+        match left {
             ConditionsLeft::None => false,
             ConditionsLeft::ButPath => self.rules[rule].only_if.other_mismatch(asking, reading).is_some(),
             ConditionsLeft::All => self.mismatch(rule, asking, reading).is_some(),

@@ -120,7 +120,7 @@ impl InFlightLimits {
         match &self.select {
             _ if self.each.is_empty() => LimitPlaces::new(),
             Some(select) => {
-                let mut places = select.select(request).among(self.selected);
+                let mut places = LimitPlaces::from_slice(select.select(request).among(self.selected));
                 places.extend(self.places_from(self.selected));
                 places
             }

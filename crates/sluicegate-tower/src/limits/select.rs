@@ -89,7 +89,7 @@ impl Selected {
 
     /// The indices below this count, in the order of the group and each once.
     #[inline]
-    pub(crate) fn among(mut self, count: usize) -> SmallVec<[u32; 6]> {
+    pub(crate) fn among(&mut self, count: usize) -> &[u32] {
         if self.0.len() > 1 && !self.0.is_sorted_by(|one, next| one < next) {
             self.0.sort_unstable();
             self.0.dedup();
@@ -97,7 +97,7 @@ impl Selected {
         while self.0.last().is_some_and(|last| *last as usize >= count) {
             self.0.pop();
         }
-        self.0
+        &self.0
     }
 }
 

@@ -25,8 +25,8 @@ pub(crate) struct Walk {
     next: usize,
     /// A limit after the last one that was asked, with conditions that are known to hold.
     ahead: Option<usize>,
-    /// The chosen members that are still to come, each with the step that chose it; the next one last.
-    chosen: SmallVec<[(usize, usize); 5]>,
+    /// The first steps of the chosen members that are still to come, the next one last.
+    chosen: SmallVec<[usize; 4]>,
     /// The pending key or limiter of the previous limit.
     lookup: Option<Box<PendingLookup>>,
 }
@@ -93,7 +93,7 @@ impl Walk {
                     continue;
                 }
                 _ => {
-                    self.next = self.step_of_group(plan, step, request);
+                    self.next = self.step_of_group(step, request);
                     continue;
                 }
             };
@@ -170,28 +170,27 @@ impl Walk {
 
     /// The step after a step that asks no limit.
     #[inline(never)]
-    fn step_of_group(&mut self, plan: &LimitPlan, step: &PlanStep, request: RequestView<'_>) -> usize {
+    fn step_of_group(&mut self, step: &PlanStep, request: RequestView<'_>) -> usize {
         match &step.what {
             What::Gate(only_if) if only_if.iter().all(|applies| applies(request)) => step.matched,
             What::Gate(_) => step.missed,
             What::Select(select, members) => {
-                let chosen = select.select(request).among(members.len());
-                let Some((first, others)) = chosen.split_first() else { return step.missed };
-                others.iter().rev().for_each(|other| self.chosen.push((self.next, *other as usize)));
-                members[*first as usize].begin
+                let mut chosen = select.select(request);
+                let Some((first, others)) = chosen.among(members.len()).split_first() else {
+                    return step.missed;
+                };
+                let begin = |member: &u32| members[*member as usize].begin;
+                others.iter().rev().for_each(|other| self.chosen.push(begin(other)));
+                begin(first)
             }
-            What::Next(choice) => self.next_chosen(plan, *choice).unwrap_or(step.matched),
+            // Members of a group around this one begin before its choice, or after this step.
+            What::Next(choice) => match self.chosen.last() {
+                Some(begin) if (*choice..self.next).contains(begin) => {
+                    self.chosen.pop().unwrap_or(step.matched)
+                }
+                _ => step.matched,
+            },
             What::Limit(_) => step.matched,
-        }
-    }
-
-    /// The first step of the next member that this step has chosen.
-    fn next_chosen(&mut self, plan: &LimitPlan, choice: usize) -> Option<usize> {
-        let (_, member) = *self.chosen.last().filter(|(by, _)| *by == choice)?;
-        self.chosen.pop();
-        match &plan.steps[choice].what {
-            What::Select(_, members) => members.get(member).map(|member| member.begin),
-            _ => None,
         }
     }
 
