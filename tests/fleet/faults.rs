@@ -61,17 +61,19 @@ fn f52_instances_that_are_closed_leave_nothing_spent_that_was_not_used() {
         crowd.check(&[]);
         let said = crowd.said();
         let mut lost = 0;
+        // On a machine that stops for a while.
+        let is_late = said.iter().any(|one| one.by == "Fallback");
         for (key, left) in (0..4).zip(left) {
             let of_it = || said.iter().filter(|one| one.key == key);
             let admitted = of_it().filter(|one| one.is_allowed).count() as u64;
-            // A call that was not answered in time may have spent all the same.
+            // A call that was not answered in time may have spent all the same, and a lease as well.
             let late = of_it().filter(|one| one.by == "Fallback").count() as u64;
             // A bucket refills by a unit each 26 s, and takes back no unit from behind one that another instance still holds.
             let spent = 100_000 - left;
-            let late = if algorithm == "gcra" { late + held } else { late };
+            let late = if algorithm == "gcra" || is_late { late + held } else { late };
             assert!(
                 spent <= admitted + late && spent + 2 >= admitted,
-                "{algorithm}, key {key}: {spent} spent, {admitted} admitted"
+                "{algorithm}, key {key}: {spent} spent, {admitted} admitted, {late} of late calls"
             );
             lost += spent.saturating_sub(admitted);
         }
