@@ -39,12 +39,14 @@ fn homes(cluster: &Cluster, rig: &Rig) -> Vec<usize> {
 }
 
 /// Of the requests for keys that live elsewhere than on the first node, from some time after the fault on for so long:
-/// how many the store decided, and how many there were.
+/// how many the store decided, and how many there were, without those that it missed because the machine was late.
 fn elsewhere(findings: &Findings, homes: &[usize], from: Duration, time: Duration) -> (usize, usize) {
     let during = findings.fault + from..findings.fault + from + time;
     let of_others = |record: &&Record| homes[record.key] != 0 && during.contains(&record.at);
-    let records: Vec<_> = findings.records.iter().filter(of_others).collect();
-    (records.iter().filter(|record| record.is(DecidedBy::Store)).count(), records.len())
+    let (store, missed): (Vec<_>, Vec<_>) =
+        findings.records.iter().filter(of_others).partition(|record| record.is(DecidedBy::Store));
+    let missed = missed.iter().filter(|record| !findings.was_late_for(record)).count();
+    (store.len(), store.len() + missed)
 }
 
 #[test]
@@ -165,7 +167,7 @@ fn f44_a_shard_without_a_node_falls_back_and_no_other_does() {
     let _turn = turn();
     let (findings, homes) = without_a_shard(&PARTIAL, 5 * SECOND);
     let (store, all) = elsewhere(&findings, &homes, SECOND, 4 * SECOND);
-    assert_most(store, all);
+    assert!(store * 100 >= all * 95, "the other shards decided {store} of {all}");
 }
 
 #[test]
@@ -218,10 +220,5 @@ fn f46_a_script_that_one_node_lost_is_sent_to_that_node_alone() {
     rig.heal(|| cluster.nodes[0].signal("CONT"));
     let findings = rig.finish(Excuse { tasks: 10, lost_answers: 20, later_by: SECOND, ..NOTHING });
     let (store, all) = elsewhere(&findings, &homes, Duration::ZERO, 1_500 * MS);
-    assert_most(store, all);
-}
-
-/// Nearly all, unless the machine itself stops for a while; next to none if the other shards waited for the one that does not answer.
-fn assert_most(store: usize, all: usize) {
-    assert!(store * 100 >= all * 60, "the other shards decided {store} of {all}");
+    assert!(store * 100 >= all * 95, "the other shards decided {store} of {all}");
 }

@@ -71,10 +71,14 @@ impl Findings {
 
     /// Checks that at most so many calls since the fault failed; a call that the machine was late for may fail for that.
     pub(crate) fn few_errors(&self, most: u64) {
-        let is_late =
-            |record: &&Record| record.at >= self.fault && lateness_of_call(record.at, record.end()) > SLACK;
+        let is_late = |record: &&Record| record.at >= self.fault && self.was_late_for(record);
         let late = self.records.iter().filter(is_late).count() as u64;
         assert!(self.errors() <= most + late, "{} of them late: {:?}", late, self.status);
+    }
+
+    /// Whether the machine was so late for a call that it may have failed for that.
+    pub(crate) fn was_late_for(&self, record: &Record) -> bool {
+        lateness_of_call(record.at, record.end()) > SLACK
     }
 
     /// Checks that the breaker has not opened since the fault, unless the machine was so late that it had to.
