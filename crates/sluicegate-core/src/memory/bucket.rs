@@ -213,9 +213,18 @@ impl Bucket {
             return true;
         }
         let hash = self.context.hash(self.salt, key());
+        !self.is_noted(hash) || self.has_no_state(hash) || self.is_over(furthest_us)
+    }
+
+    /// Whether the key may owe anything, or have owed. It takes no lock.
+    #[inline]
+    pub(super) fn may_have_owed(&self, key: HashedKey) -> bool {
+        self.furthest_us() > 0 && self.is_noted(self.context.hash(self.salt, key))
+    }
+
+    fn is_noted(&self, hash: u64) -> bool {
         // Any key may inherit a debt that was left to its set.
-        let may_owe = self.on_full == OnFull::Inherit || self.debtors.may_have(hash);
-        !may_owe || self.has_no_state(hash) || self.is_over(furthest_us)
+        self.on_full == OnFull::Inherit || self.debtors.may_have(hash)
     }
 
     /// Whether a key has never owed anything, or was forgotten.

@@ -167,6 +167,11 @@ impl Buckets {
         !self.has_older() && self.each.iter().all(|bucket| bucket.is_at_rest(&key))
     }
 
+    /// Whether a key may owe anything, or have owed, as far as [`is_at_rest`](Self::is_at_rest) knows without a lock.
+    pub(super) fn may_have_owed(&self, key: HashedKey) -> bool {
+        self.has_older() || self.each.iter().any(|bucket| bucket.may_have_owed(key))
+    }
+
     /// Whether any key owes units, or would if the clock were set back a little.
     pub(super) fn owe(&self, now_us: u64) -> bool {
         let earlier_us = now_us.saturating_sub(IDLE_AFTER_US);

@@ -3,7 +3,7 @@
 //! A peek at the suspension follows the asks. A store decides all of them together or not at all, so if the key is
 //! suspended no policy of the request spends anything. In memory the peek is left out as long as no key is suspended under
 //! the policy, which the store knows without looking at a key; a single quota of one key then takes the short way of its policy,
-//! which leaves refusals to this way.
+//! which counts a refusal by itself, unless it may be the one that suspends the key.
 //!
 //! A refusal by one of the policies then counts as a strike, in a call of its own that the answer waits for: so the refusal
 //! that suspends a key says so itself, in every process alike. A refusal of a suspended key is no strike, and neither is a refusal

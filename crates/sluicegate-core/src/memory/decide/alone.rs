@@ -1,7 +1,8 @@
 //! One key under a policy of one quota: the fastest path, which the limiter keeps.
 //!
 //! It skips questions that were answered when the policy was opened: that there is one bucket, and that the policy spends at once
-//! or not at all. If one look at the state is not enough, the other ways decide, before any state has changed.
+//! or not at all. If one look at the state is not enough, the other ways decide, before any state has changed. A refusal that counts
+//! towards a suspension is counted here, unless it may be the one that suspends the key.
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::memory::home::Home;
 use crate::memory::logs::Logs;
 use crate::memory::plans::KeyRule;
 use crate::memory::table::{Locked, SlotWords, Table, state_words};
+use crate::policy::PolicyMode;
 use crate::store::{DecisionFuture, PreparedPolicy, ShortWay};
 
 /// The one bucket of a policy.
@@ -29,7 +31,9 @@ pub(in crate::memory) struct OnlyBucket {
     buckets: Arc<Buckets>,
     /// The buckets of suspensions. For keys that have ever been suspended there, the other ways decide.
     suspensions: Box<[Arc<Buckets>]>,
-    /// Whether a refusal spends, or counts towards a suspension, and the other ways have to decide.
+    /// The bucket that counts refusals towards a suspension, if they count.
+    strikes: Option<Arc<Buckets>>,
+    /// Whether a refusal spends, and the other ways have to decide.
     counts_rejected: bool,
 }
 
@@ -47,8 +51,14 @@ impl OnlyBucket {
         let suspensions =
             suspensions.flat_map(|suspension| suspension.everywhere.iter().chain([&suspension.suspended]));
         let suspensions: Box<[_]> = suspensions.map(buckets_of).collect::<Option<_>>()?;
-        let counts_rejected = policy.policy().counts_rejected() || !suspensions.is_empty();
-        Some(Self { context, bucket, rule, plan, buckets, suspensions, counts_rejected })
+        let is_enforced = policy.policy().mode() == PolicyMode::Enforce;
+        let counted = policy.suspension().filter(|_| is_enforced).and_then(|of| of.strikes.as_ref());
+        let strikes = match counted {
+            Some([strikes, _]) => Some(buckets_of(strikes)?),
+            None => None,
+        };
+        let counts_rejected = policy.policy().counts_rejected();
+        Some(Self { context, bucket, rule, plan, buckets, suspensions, strikes, counts_rejected })
     }
 
     /// Whether the decision needs more than the bucket: a replaced policy, or a suspension of this key.
@@ -56,6 +66,28 @@ impl OnlyBucket {
     fn is_beside(&self, key: HashedKey) -> bool {
         let is_at_rest = |buckets: &Arc<Buckets>| buckets.is_at_rest(|| key);
         self.buckets.has_older() || !self.suspensions.iter().all(is_at_rest)
+    }
+
+    /// Whether the key may be refused here: a refusal then spends nothing, and has been counted if it counts towards a suspension.
+    #[inline]
+    fn refuses(&self, key: HashedKey, now_us: u64) -> bool {
+        let counts = |strikes: &Arc<Buckets>| self.strikes_in(strikes, key, now_us);
+        !self.counts_rejected && self.strikes.as_ref().is_none_or(counts)
+    }
+
+    /// Counts a refusal. `false` leaves it to the other ways: if it may be the one that suspends the key, and if the key was
+    /// ever suspended.
+    #[inline(never)]
+    fn strikes_in(&self, strikes: &Buckets, key: HashedKey, now_us: u64) -> bool {
+        let [bucket] = &*strikes.each else { return false };
+        let Home::Logs(logs) = bucket.home() else { return false };
+        let hash = self.context.hash(bucket.salt, key);
+        let mut shard = logs.lock(Logs::shard_of(hash));
+        // Under the lock, which the refusal that suspends the key holds until that is noted: none counts in between.
+        let has_owed = |buckets: &Arc<Buckets>| buckets.may_have_owed(key);
+        !strikes.has_older()
+            && !self.suspensions.iter().any(has_owed)
+            && shard.spend_one_of_several(hash, now_us)
     }
 
     /// Spends from a table; returns the moment and the state of the key then.
@@ -74,7 +106,7 @@ impl OnlyBucket {
         let now_us = || before_us.unwrap_or_else(|| context.clock.now_us());
         let (now_us, spent) =
             spend_one(table, (bucket, &self.rule, self.plan.as_deref()), (hash, cost), now_us)?;
-        (spent.passed || !self.counts_rejected).then_some((now_us, spent))
+        (spent.passed || self.refuses(key, now_us)).then_some((now_us, spent))
     }
 
     /// Spends from a table with accounts, and returns the data of a receipt.
@@ -92,7 +124,8 @@ impl OnlyBucket {
         let spent = rule.spend_level_now(before.state, now_us, cost, ())?;
         let status = status_after((0, 0), &spent, cost);
         if !spent.passed {
-            return (!self.counts_rejected).then(|| Decision::single(now_us, status));
+            drop(set);
+            return self.refuses(key, now_us).then(|| Decision::single(now_us, status));
         }
         let account = bucket.account_of(rule, &before, now_us);
         let after = SlotWords { state: spent.state, account, ..before };
@@ -113,7 +146,8 @@ impl OnlyBucket {
         // Read under the lock, as in the general case.
         let now_us = self.context.clock.now_us();
         let spent = shard.spend_now(hash, now_us, cost)?;
-        (spent.passed || !self.counts_rejected).then_some((now_us, spent))
+        drop(shard);
+        (spent.passed || self.refuses(key, now_us)).then_some((now_us, spent))
     }
 }
 

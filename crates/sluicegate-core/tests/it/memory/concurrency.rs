@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use sluicegate_core::limiter::check_all;
-use sluicegate_core::{Decision, Key, MemoryStore, Policy, Quota};
+use sluicegate_core::store::Mode;
+use sluicegate_core::{Decision, Key, MemoryStore, Outcome, Policy, Quota};
 
 use crate::support::{ALL, answer, is_queue, limiter, secs, store, store_for};
 
@@ -51,6 +52,24 @@ fn threads_on_one_key_are_admitted_what_one_thread_is() {
                 clock.advance(secs(17));
             }
         }
+    }
+}
+
+/// Half of them ask as limiters do for one key, and half as middleware does.
+#[tokio::test]
+async fn threads_suspend_a_key_once_and_no_refusal_counts_after_that() {
+    for algorithm in ALL {
+        let policy = Policy::builder("p", algorithm, Quota::new(3, secs(86_400)));
+        let policy = policy.suspend(300, "1h", "30min").on(&store().0).expect("the policy fits the store");
+        let denied = on_all_threads(|thread| {
+            let mode = (thread % 2 == 1).then_some(Mode::Spend);
+            let outcomes = (0..100).map(|_| answer(policy.check("k").mode(mode)).outcome());
+            outcomes.filter(|outcome| *outcome == Outcome::Denied).count() as u64
+        });
+        let strikes = policy.suspensions().strikes("k").await.unwrap().expect("it suspends keys");
+        assert_eq!((strikes.counted, strikes.suspensions), (0, 1), "{algorithm}");
+        // Refusals while a thread is about to suspend the key do not count.
+        assert!(denied >= 299, "{algorithm}: {denied}");
     }
 }
 
