@@ -37,8 +37,8 @@
 //! # How it works
 //! A decision is one script call and one round trip, whatever the number of quotas and policies;
 //! requests that come at the same time share a call, and are decided independently. The time is
-//! the server's `TIME`, so the clocks of the instances do not matter. Keys expire by themselves at
-//! the moment their state is back at rest.
+//! the server's `TIME`, so the clocks of the instances do not matter. Keys expire by themselves within
+//! a second after their state is back at rest.
 //!
 //! A background task maintains the connection: a request uses it or fails at once, and never
 //! waits for a server that is down, except in the first second after the store was made. A connection that was closed while idle,

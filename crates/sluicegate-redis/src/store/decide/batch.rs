@@ -177,6 +177,8 @@ async fn gather(shared: Arc<BatchSender>, mut queue: mpsc::UnboundedReceiver<Que
                 waiting.extend(come.pop_front());
             }
             tokio::spawn(Arc::clone(&shared).batch(waiting));
+            // The call is sent before the next one is made, so that Redis decides it meanwhile.
+            tokio::task::yield_now().await;
         }
     }
 }

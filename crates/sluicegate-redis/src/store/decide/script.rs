@@ -8,9 +8,10 @@
 //! | `close` | makes the state of a bucket from the units in `used` |
 //! | `long` | the rest, which the short way does not need |
 //!
+//! The shortest way is for requests that spend from one bucket, the most usual ones: a call that has only those ends with it.
 //! The short way is a flat loop without functions or tables, for values with only the asker's own rules, as almost all values are. It
 //! decides a lease alone, or directly after a spend of its bucket. Everything else takes the long way: several rules in a value, turns,
-//! refunds, units that are held or marked, the same bucket twice, a lease that several quotas cut. Both ways consist of the same `open` and
+//! refunds, units that are held or marked, the same bucket twice, a lease that several quotas cut. All ways consist of the same `open` and
 //! `close`. The long way is a function inside the loop of the short one, and costs nothing for calls that do not need it.
 
 use std::sync::LazyLock;
@@ -38,7 +39,9 @@ pub(super) const MODES: usize = MODE_NAMES.len();
 pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(text()));
 
 fn text() -> String {
-    let (open, close) = (of_each("open"), of_each("close"));
+    let [open, close] = ["open", "close"].map(|name| of_each(name, &ALGORITHMS));
+    // The last one is the log, whose state is not a bucket's.
+    let [open_bucket, close_bucket] = ["open", "close"].map(|name| of_each(name, &ALGORITHMS[..KINDS - 1]));
     let long: String = ALGORITHMS.iter().map(|(_, file)| part(file, "long")).collect();
     let rules: String =
         ALGORITHMS.iter().map(|(name, _)| format!("[{}] = {name}, ", name.to_uppercase())).collect();
@@ -46,6 +49,11 @@ fn text() -> String {
         include_str!("lua/head.lua"),
         &numbered(0, &MODE_NAMES),
         &numbered(1, &ALGORITHMS.map(|(name, _)| name)),
+        include_str!("lua/single.lua"),
+        &open_bucket,
+        include_str!("lua/single_spend.lua"),
+        &close_bucket,
+        include_str!("lua/single_write.lua"),
         include_str!("lua/fast.lua"),
         include_str!("lua/read_state.lua"),
         include_str!("lua/fast_found.lua"),
@@ -84,11 +92,14 @@ fn numbered(first: usize, names: &[&str]) -> String {
     format!("local {} = {}\n", names.join(", ").to_uppercase(), numbers.join(", "))
 }
 
-/// This part of the file of each algorithm, for buckets of its kind.
-fn of_each(name: &str) -> String {
-    let cases = ALGORITHMS.map(|(algorithm, file)| {
-        format!("if kind == {} then\n{}\n", algorithm.to_uppercase(), part(file, name))
-    });
+/// This part of the files of these algorithms, each for buckets of its kind.
+fn of_each(name: &str, algorithms: &[(&str, &str)]) -> String {
+    let cases: Vec<_> = algorithms
+        .iter()
+        .map(|(algorithm, file)| {
+            format!("if kind == {} then\n{}\n", algorithm.to_uppercase(), part(file, name))
+        })
+        .collect();
     format!("{}end\n", cases.join("else"))
 }
 

@@ -1,6 +1,6 @@
 -- The short way: for a value with only the asker's own group, or no value. It is one flat loop: making
 -- functions and tables is most of the cost of a script. Unusual cases take the long way, with their whole request.
-local key, place, count, slow = 1, 9, #KEYS, nil
+reply = reply or { now, 0, 0, 0, 0, 0, 0, 0 }
 while key <= count do
   local first, began, begins_at = key, place, size
   local granted, usual, counts, last, writes = true, true, false, 0, 0
@@ -12,7 +12,7 @@ while key <= count do
     mode, last, which, way, extra, since, cost = unpacked('<BBBBHdd', orders, place)
     local numbers, text = ARGV[which], ARGV[which + 1]
     local quotas, from = #numbers / 49, #text + 1
-    local spends, till_last, written, states, lapsed, floors = false, 0, 0, nil, false, nil
+    local spends, till_last, found_last, written, states, lapsed, floors = false, 0, 0, 0, nil, false, nil
     if way % 64 >= 32 and mode ~= PEEK then counts = true end
     if mode > CHARGE and mode ~= LEASE then
       usual = false

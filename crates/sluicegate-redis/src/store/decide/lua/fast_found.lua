@@ -2,6 +2,7 @@
             usual = false
             break
           end
+          if till > found_last then found_last = till end
         end
         local at, start, used, counted, previous, closed = now, now, 0, 0, 0, 0
         local capacity, per_unit, ceiling, undelayed = 0, 1, 0, -1

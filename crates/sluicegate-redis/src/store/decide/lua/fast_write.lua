@@ -35,9 +35,14 @@
         writes = writes + 1
         names[writes], values[writes], expiries[writes] = name, value, expiry
       end
-      expiry = (till_last - now) / 1000
-      if expiry % 1 > 0 then expiry = expiry - expiry % 1 + 1 end
-      name, value, expiry = KEYS[key], states, expiry + slack
+      local rests = till_last - till_last % SPAN
+      if not raw or slack > 0 or found_last - found_last % SPAN ~= rests then
+        expiry = (rests + SPAN - now) / 1000
+        expiry = expiry - expiry % 1 + 1 + slack
+      elseif name ~= KEYS[key] then
+        expiry = nil
+      end
+      name, value = KEYS[key], states
     end
     key = key + 1
   until last == 1

@@ -31,6 +31,7 @@ local NEVER = 9007199254740991
 local CLOSED = 4294967296 -- above any count of a sliding counter; added to a count if a later window has a reserved turn
 local ENTRIES = 2000 -- the most entries of a log; later units count as part of the last one
 local FLOORS = 128 -- no other kind at the end of a value is as high
+local SPAN = 1000000 -- keys expire at the next multiple after they are at rest, so that most writes leave the expiry as it is
 local call, pcall, pack, unpacked = redis.call, redis.pcall, struct.pack, struct.unpack
 local sub, find, byte = string.sub, string.find, string.byte
 
@@ -40,5 +41,3 @@ if now == 0 then
   local time = call('TIME') -- read once: it is not frozen inside a script before Redis 7.2
   now, slack = time[1] * 1000000 + time[2], 0
 end
--- As long as most replies: a growing table is copied every time.
-local reply, size = { now, 0, 0, 0, 0, 0, 0, 0 }, 1

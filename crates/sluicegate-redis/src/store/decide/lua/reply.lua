@@ -1,8 +1,10 @@
     end)()
     slow(first, key - 1, began)
   elseif granted and value then
-    call('SET', name, value, 'PX', expiry)
-    for write = 1, writes do call('SET', names[write], values[write], 'PX', expiries[write]) end
+    for write = 0, writes do
+      if write > 0 then name, value, expiry = names[write], values[write], expiries[write] end
+      if expiry then call('SET', name, value, 'PX', expiry) else call('SET', name, value, 'KEEPTTL') end
+    end
   end
 end
 if size == 8 then return pack('<dddddddd', unpack(reply)) end

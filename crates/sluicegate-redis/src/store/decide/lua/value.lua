@@ -323,7 +323,7 @@ local function save(value)
       end
     end
   end
-  local px = max(ceil_div(till - now, 1000), 1) + slack
+  local px = max(ceil_div(till - till % SPAN + SPAN - now, 1000), 1) + slack
   -- A corrupt log may give any number.
   if not (px <= HORIZON) then return call('DEL', value.key) end
   call('SET', value.key, table.concat(parts), 'PX', px)
