@@ -1,4 +1,6 @@
 -- The gate of the line, as in `schedule/gate.rs`, and its movements.
+-- The time after which the expiries of all keys are set anew.
+local RENEWED = 60000000
 local HELD, TARGET, SLACK, SKIPPED = 2000000, 1000000, 350000, 16
 local LONGEST_STEP, LONGEST_PATIENCE = 60000000, 600000000
 local SILENT, SILENT_TURNS, BACK = 2000000, 3, 10000000
@@ -19,7 +21,7 @@ local function begin(at)
     is_open = OPENS <= at and 1 or 0, opens_after = max(OPENS - at, 0), early = 0, gate = 0, gate_at = 1,
     patience = 1, asked_patience = 1, asked = 1, asked_gate = 0, asked_share = WHOLE, share_before = WHOLE, silent_from = 0, silent_to = 0, silent_until = 0,
     again_to = 0, back_to = 0, raised = -1, raised_until = 0, raised_share = WHOLE, free_from = 0, free_to = 0, full_gate = 0, full_at = 0, given = 0,
-    first = 0, next = 0, swept = 0, waiting = 0, passed_over = 0, admitted = 0,
+    first = 0, next = 0, swept = 0, waiting = 0, passed_over = 0, admitted = 0, ended_until = 0, renewed = -RENEWED,
   }
   new_share(0)
   new_calendar()
@@ -27,8 +29,15 @@ end
 
 local function keep()
   line.now = now
-  redis.call("SET", LINE, cmsgpack.pack(line), "PX", KEPT)
+  local renews = now - line.renewed >= RENEWED
+  if renews then line.renewed = now end
   keep_places()
+  if renews then
+    redis.call("SET", LINE, packed(), "PX", KEPT)
+    for at = 2, #KEYS do redis.call("PEXPIRE", KEYS[at], KEPT) end
+  else
+    redis.call("SET", LINE, packed(), "KEEPTTL")
+  end
 end
 
 -- Skips ranks that are called again and at which no visitor waits.

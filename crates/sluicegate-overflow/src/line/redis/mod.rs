@@ -13,9 +13,10 @@
 //! the same answers in memory and here.
 
 mod reply;
+mod script;
 
 use std::fmt;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use sluicegate_core::algorithm::Rule;
@@ -23,25 +24,16 @@ use sluicegate_core::clock::micros;
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{Algorithm, ConfigError, Quota, StoreError};
-use sluicegate_redis::{HashSlot, RedisStore, Script};
+use sluicegate_redis::{HashSlot, RedisStore};
 use tokio::runtime::Handle;
 
 use self::reply::{LineSnapshot, answer, known};
+use self::script::SCRIPT;
 use crate::line::places::AGAIN_US;
 use crate::line::{
     Line, LineAnswer, LineAsk, LineChange, LineFuture, LineHome, LineMode, LinePlace, LineSettings,
     LineStatus,
 };
-
-static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
-    Script::new(concat!(
-        include_str!("numbers.lua"),
-        include_str!("share.lua"),
-        include_str!("places.lua"),
-        include_str!("gate.lua"),
-        include_str!("schedule.lua"),
-    ))
-});
 
 /// The keys of a line, as the script has them.
 const PARTS: [&str; 7] = ["line", "places", "clients", "calendar", "ends", "out", "ended"];
@@ -87,12 +79,12 @@ const EXACT: u64 = 1 << 52;
 ///
 /// # What it costs
 /// A place takes less than 200 bytes of Redis, its client included, until a minute after its turn. All keys of a line expire after a day
-/// without polls. A poll takes about five times the CPU of a decision about a limit in Redis, as `./tests/bench overflow`
+/// without polls. A poll takes about four times the CPU of a decision about a limit in Redis, as `./tests/bench overflow`
 /// measures it; more if the seconds up to the turn are full of appointments, up to 64 of which it looks at.
 ///
 /// # Rights
-/// It needs these rights in addition to those of limits, for the same keys: `+hget +hmget +hset +hdel +hincrby +zadd +zrem +zrange +zrangebyscore
-/// +zremrangebyscore +zscore +sadd +srem +scard +pexpire`.
+/// It needs these rights in addition to those of limits, for the same keys: `+getrange +setrange +hget +hset +hdel +hincrby +zadd +zrem +zrange
+/// +zrangebyscore +zremrangebyscore +zscore +sadd +srem +scard +pexpire`.
 #[derive(Clone, Debug)]
 pub struct RedisLine {
     store: RedisStore,

@@ -4,7 +4,7 @@ local AGAIN, KEPT_PLACE, CALLS, DOUBLED = 60000000, 600000000, 60000000, 20
 local GIVEN_AGAIN = min(LASTS, AGAIN)
 local WAITING, PASSED_OVER, TURNED = 0, 1, 2
 -- The places that this call has read, and those that it has changed.
-local seen, changed = {}, {}
+local seen, changed, added = {}, {}, false
 
 local function rank_of(number, lot)
   if number >= line.early then return number end
@@ -28,8 +28,8 @@ local function keep_places()
     local place = seen[number]
     local packed = struct.pack("<I4Bds", place.lot, place.is, place.at, place.client)
     redis.call("HSET", PLACES, number, packed)
-    redis.call("PEXPIRE", PLACES, KEPT)
   end
+  if added then redis.call("PEXPIRE", PLACES, KEPT) end
 end
 
 -- The time since its turn, or the time for which its visitor is missed.
@@ -74,7 +74,7 @@ local function add(lot, client)
   local number = line.next
   line.next = number + 1
   seen[number] = { lot = lot, is = WAITING, at = NEVER, client = client }
-  changed[number] = true
+  changed[number], added = true, true
   join(client)
   return number
 end
@@ -177,16 +177,19 @@ end
 local function end_pass(number, lot)
   redis.call("SREM", OUT, number)
   -- It must not be forgotten before its place, which would give the pass again.
-  redis.call("ZADD", ENDED, "NX", now + max(LASTS, AGAIN), string.format("%.0f:%.0f", number, lot))
+  local ends = now + max(LASTS, AGAIN)
+  redis.call("ZADD", ENDED, "NX", ends, string.format("%.0f:%.0f", number, lot))
   redis.call("PEXPIRE", ENDED, KEPT)
+  line.ended_until = max(line.ended_until, ends)
 end
 
 local function has_ended(number, lot)
-  return redis.call("ZSCORE", ENDED, string.format("%.0f:%.0f", number, lot)) and true
+  return line.ended_until > now and redis.call("ZSCORE", ENDED, string.format("%.0f:%.0f", number, lot)) and true
 end
 
 local function forget_passes()
-  redis.call("ZREMRANGEBYSCORE", ENDED, "-inf", now)
+  if line.ended_until > 0 then redis.call("ZREMRANGEBYSCORE", ENDED, "-inf", now) end
+  if line.ended_until <= now then line.ended_until = 0 end
   if MOST < 0 then return end
   for _, number in ipairs(redis.call("ZRANGEBYSCORE", ENDS, "-inf", now, "LIMIT", 0, 1000)) do
     redis.call("SREM", OUT, number)

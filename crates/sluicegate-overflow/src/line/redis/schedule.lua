@@ -155,15 +155,15 @@ local function status(known)
   return numbers
 end
 
-local at, packed = clock(), redis.call("GET", LINE)
+local at, kept = clock(), redis.call("GET", LINE)
 if WORD == "status" then
-  if not packed then return {} end
-  line = cmsgpack.unpack(packed)
+  if not kept then return {} end
+  read(kept)
   pass_to(at)
   return status(ARGV[14])
 end
-if packed then
-  line = cmsgpack.unpack(packed)
+if kept then
+  read(kept)
 else
   begin(at)
 end

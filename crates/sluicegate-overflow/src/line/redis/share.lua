@@ -1,6 +1,7 @@
--- The share of places whose visitors come, as in `share.rs`, and appointments, as in `calendar.rs`.
+-- The share of places whose visitors come, as in `share.rs`, and appointments, as in `calendar.rs`: four bytes for each page of the calendar,
+-- of which the first one is `line.first_page`.
 local YOUNG, COUNTED, LEAST = 3, 40, 128
-local LOOKED_AT, PAGES = 64, 43200
+local LOOKED_AT, PAGES, DROPPED = 64, 43200, 1024
 
 local function new_share(rank)
   line.block = max(floor(ranks_in(1000000, WHOLE) / 4), 8)
@@ -32,43 +33,38 @@ local function new_calendar()
   redis.call("DEL", CALENDAR)
   line.page_us = max(span(1, WHOLE), 1000000)
   line.room = max(floor(ranks_in(line.page_us, WHOLE) * 3 / 2), 1)
-  line.page, line.last_page = 0, 0
+  line.page, line.first_page = 0, 0
 end
 
--- Drops the pages before this one.
+-- Drops the pages before this one, many at a time.
 local function turn_to(page)
-  if page > line.last_page then
-    redis.call("DEL", CALENDAR)
-  else
-    for past = line.page, page - 1 do redis.call("HDEL", CALENDAR, past) end
-  end
   line.page = max(line.page, page)
+  local past = line.page - line.first_page
+  if past < DROPPED then return end
+  local rest = redis.call("GETRANGE", CALENDAR, past * 4, -1)
+  redis.call("SET", CALENDAR, rest, "PX", KEPT)
+  line.first_page = line.page
 end
 
 -- The first time with room from one on and before another.
 local function book(from, till)
   turn_to(floor(now / line.page_us))
-  local wished, booked = floor(from / line.page_us), nil
-  for page = wished, wished + LOOKED_AT - 1 do
-    local at = from + (page - wished) * line.page_us
+  local wished = floor(from / line.page_us)
+  local first, booked, guests = (wished - line.first_page) * 4, nil, nil
+  for page = 0, LOOKED_AT - 1 do
+    local at = from + page * line.page_us
     if at >= till then return nil end
-    if page - line.page >= PAGES then return at end
-    local guests
-    if page == wished then
-      guests = redis.call("HGET", CALENDAR, page)
-    else
-      -- All others at once, because a crowd has filled most of them.
-      if not booked then
-        local pages = {}
-        for ahead = 1, LOOKED_AT - 1 do pages[ahead] = wished + ahead end
-        booked = redis.call("HMGET", CALENDAR, unpack(pages))
-      end
-      guests = booked[page - wished]
+    if wished + page - line.page >= PAGES then return at end
+    booked = booked or redis.call("GETRANGE", CALENDAR, first, first + LOOKED_AT * 4 - 1)
+    local count = 0
+    if page * 4 < #booked then
+      -- The others at once, because a crowd has filled most of them.
+      if page == 1 then guests = { struct.unpack("<" .. string.rep("I4", #booked / 4), booked) } end
+      count = guests and guests[page + 1] or struct.unpack("<I4", booked)
     end
-    if not guests or tonumber(guests) < line.room then
-      redis.call("HINCRBY", CALENDAR, page, 1)
-      redis.call("PEXPIRE", CALENDAR, KEPT)
-      line.last_page = max(line.last_page, page)
+    if count < line.room then
+      redis.call("SETRANGE", CALENDAR, first + page * 4, struct.pack("<I4", count + 1))
+      if booked == "" then redis.call("PEXPIRE", CALENDAR, KEPT) end
       return at
     end
   end
