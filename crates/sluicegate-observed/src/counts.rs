@@ -43,15 +43,11 @@ impl PolicyCounts {
         Self(Lanes::new())
     }
 
-    // Inlined always: the counter of an allowed request is known to the compiler then.
     #[inline(always)]
     pub(super) fn request(&self, judgement: &Judgement, is_shadow: bool) {
         let Judgement { answer, by, spent, is_near } = *judgement;
         let counter = place(is_shadow, answer, by);
-        self.0.add([(counter, 1), (SPENT_UNITS, spent)]);
-        if is_near {
-            self.0.add([(NEAR_ITS_LIMIT, 1)]);
-        }
+        self.0.add([(counter, 1), (SPENT_UNITS, spent), (NEAR_ITS_LIMIT, is_near.into())]);
     }
 
     pub(super) fn leased(&self, units: u64) {

@@ -24,7 +24,7 @@ impl<const COUNTERS: usize> Lanes<COUNTERS> {
     }
 
     /// Adds to these counters.
-    #[inline]
+    #[inline(always)]
     pub(super) fn add(&self, counts: impl IntoIterator<Item = (usize, u64)>) {
         // Relaxed, here and below: a count orders nothing else. A lock orders successive owners of a lane.
         match thread::lane() {
