@@ -93,21 +93,35 @@ impl Choice {
         }
         let asking = RequestFacts::of(request);
         if let Some(reading) = self.comparison.only_reading(self.path(request)) {
-            let candidates = self.finder.candidates(&asking, slice::from_ref(&reading));
-            return candidates.iter().find(|rule| !self.mismatches(*rule, &asking, &reading));
+            return self.finder.candidates(&asking, slice::from_ref(&reading), |rules| {
+                rules.iter().copied().find(|rule| !self.mismatches(*rule, &asking, &reading))
+            });
         }
         let readings = self.readings(request);
-        let candidates = self.finder.candidates(&asking, &readings);
-        candidates.iter().find(|rule| self.holds(*rule, &asking, &readings))
+        self.finder.candidates(&asking, &readings, |rules| {
+            rules.iter().copied().find(|rule| self.holds(*rule, &asking, &readings))
+        })
     }
 
     /// Reports the rules that apply, in order.
     #[inline]
     pub(super) fn each_applying(&self, request: RequestView<'_>, mut applies: impl FnMut(usize)) {
+        let path = self.path(request);
+        let is_usual = self.comparison.is_only_reading(path) && RequestDescriptor::of(request).is_none();
+        match self.finder.by_path_alone(path).filter(|_| is_usual) {
+            Some([[rule], []] | [[], [rule]]) => applies(*rule),
+            Some([found, others]) => self.firsts(merged(found, others), |_| true, applies),
+            None => self.all_applying(request).into_iter().for_each(&mut applies),
+        }
+    }
+
+    /// The rules that apply.
+    #[inline(never)]
+    fn all_applying(&self, request: RequestView<'_>) -> RulePlaces {
         let asking = RequestFacts::of(request);
         match self.comparison.only_reading(self.path(request)) {
-            Some(reading) if !self.replaces => self.each_in(&asking, &reading, applies),
-            _ => self.not_replaced(&asking).into_iter().for_each(&mut applies),
+            Some(reading) if !self.replaces => self.applying_in(&asking, &reading),
+            _ => self.not_replaced(&asking),
         }
     }
 
@@ -170,18 +184,29 @@ impl Choice {
     /// The rules that apply if the path is read in this way.
     fn applying_in(&self, asking: &RequestFacts<'_>, reading: &MeantPath<'_>) -> RulePlaces {
         let mut applying = RulePlaces::new();
-        self.each_in(asking, reading, |rule| applying.push(rule));
+        self.finder.candidates(asking, slice::from_ref(reading), |rules| {
+            self.firsts(
+                rules.iter().copied(),
+                |rule| !self.mismatches(rule, asking, reading),
+                |rule| applying.push(rule),
+            );
+        });
         applying
     }
 
-    /// Reports the rules that apply if the path is read in this way.
+    /// Reports the rules that hold, of each group only the first.
     #[inline]
-    fn each_in(&self, asking: &RequestFacts<'_>, reading: &MeantPath<'_>, mut applies: impl FnMut(usize)) {
+    fn firsts(
+        &self,
+        rules: impl Iterator<Item = usize>,
+        holds: impl Fn(usize) -> bool,
+        mut applies: impl FnMut(usize),
+    ) {
         let mut groups: SmallVec<[&str; 4]> = SmallVec::new();
-        for rule in self.finder.candidates(asking, slice::from_ref(reading)).iter() {
+        for rule in rules {
             let group = self.rules[rule].group.as_deref();
             let is_first = !group.is_some_and(|group| groups.contains(&group));
-            if is_first && !self.mismatches(rule, asking, reading) {
+            if is_first && holds(rule) {
                 if let Some(group) = group {
                     groups.push(group);
                 }
@@ -260,8 +285,16 @@ impl Choice {
             };
             applies && !met.iter().any(is_asked)
         };
-        self.finder.candidates(asking, readings).iter().filter(applies).collect()
+        self.finder.candidates(asking, readings, |rules| rules.iter().copied().filter(applies).collect())
     }
+}
+
+/// The rules of two ordered lists, in order.
+fn merged(mut one: &[usize], mut other: &[usize]) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let is_other = one.first().is_none_or(|one| other.first().is_some_and(|other| other < one));
+        if is_other { other.split_off_first() } else { one.split_off_first() }.copied()
+    })
 }
 
 /// Whether two of these rules may spend from one policy.

@@ -53,43 +53,37 @@ pub(super) enum ConditionsLeft {
 /// Indices of rules in a file.
 pub(super) type RulePlaces = SmallVec<[usize; 8]>;
 
-/// Rules that can apply, in order. Most requests find them in a single list, which is not copied.
-pub(super) struct Candidates<'a> {
-    list: &'a [usize],
-    /// The rules of several lists, if there are several.
+/// Lists of rules that can apply. Most requests find one, which is not copied.
+struct Lists<'a> {
+    first: &'a [usize],
+    /// The rules of all lists, if there are several.
     merged: RulePlaces,
 }
 
-impl<'a> Candidates<'a> {
-    fn new(list: &'a [usize]) -> Self {
-        Self { list, merged: RulePlaces::new() }
+impl<'a> Lists<'a> {
+    fn new(first: &'a [usize]) -> Self {
+        Self { first, merged: RulePlaces::new() }
     }
 
-    #[inline]
     fn add(&mut self, more: &'a [usize]) {
-        if self.list.is_empty() {
-            self.list = more;
+        if self.first.is_empty() {
+            self.first = more;
         } else if !more.is_empty() {
-            self.merge(more);
+            if self.merged.is_empty() {
+                self.merged.extend_from_slice(self.first);
+            }
+            self.merged.extend_from_slice(more);
         }
     }
 
-    fn merge(&mut self, more: &[usize]) {
+    /// All rules, in order and each once.
+    fn all(&mut self) -> &[usize] {
         if self.merged.is_empty() {
-            self.merged.extend_from_slice(self.list);
+            return self.first;
         }
-        self.merged.extend_from_slice(more);
-    }
-
-    fn sort(&mut self) {
         self.merged.sort_unstable();
         self.merged.dedup();
-    }
-
-    #[inline]
-    pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
-        let all = if self.merged.is_empty() { self.list } else { &self.merged };
-        all.iter().copied()
+        &self.merged
     }
 }
 
@@ -154,18 +148,27 @@ impl Finder {
         finder
     }
 
-    /// Every rule that can apply in one of these readings of the path, in order, and possibly others.
-    // Inlined always, because moving the list would take as long as finding it.
-    #[inline(always)]
-    pub(super) fn candidates<'a>(
-        &'a self,
+    /// The rules with conditions that a request meets by its path alone, if there are no others that it could meet, in two ordered lists. The
+    /// path has this only reading, and the request is not a descriptor.
+    #[inline]
+    pub(super) fn by_path_alone(&self, path: &str) -> Option<[&[usize]; 2]> {
+        let lists = if self.has_only_paths { [self.paths.only(path)?, &self.others] } else { return None };
+        let is_met = |rule: &usize| self.left(*rule) == ConditionsLeft::None;
+        lists.iter().all(|rules| rules.iter().all(is_met)).then_some(lists)
+    }
+
+    /// Passes on every rule that can apply in one of these readings of the path, in order, and possibly others.
+    pub(super) fn candidates<T>(
+        &self,
         asking: &RequestFacts<'_>,
         readings: &[MeantPath<'_>],
-    ) -> Candidates<'a> {
-        let mut found = Candidates::new(&self.others);
-        if let Some(described) = asking.described {
-            found = self.candidates_of(described);
-        } else {
+        look: impl FnOnce(&[usize]) -> T,
+    ) -> T {
+        let mut found = match asking.described {
+            Some(described) => self.candidates_of(described),
+            None => Lists::new(&self.others),
+        };
+        if asking.described.is_none() {
             for reading in readings {
                 self.paths.find(reading.path(Sense::In), |places| found.add(places));
             }
@@ -173,13 +176,10 @@ impl Finder {
                 self.find_beside_paths(asking, &mut found);
             }
         }
-        if !found.merged.is_empty() {
-            found.sort();
-        }
-        found
+        look(found.all())
     }
 
-    fn find_beside_paths<'a>(&'a self, asking: &RequestFacts<'_>, found: &mut Candidates<'a>) {
+    fn find_beside_paths<'a>(&'a self, asking: &RequestFacts<'_>, found: &mut Lists<'a>) {
         let mut take = |places: Option<&'a Vec<usize>>| places.iter().for_each(|places| found.add(places));
         if !self.hosts.is_empty() {
             take(asking.host().and_then(|host| self.hosts.get(host)));
@@ -206,8 +206,8 @@ impl Finder {
 
     /// Every rule that can apply to a descriptor, and possibly others.
     #[cold]
-    fn candidates_of(&self, described: &RequestDescriptor) -> Candidates<'_> {
-        let mut found = Candidates::new(&self.descriptors);
+    fn candidates_of(&self, described: &RequestDescriptor) -> Lists<'_> {
+        let mut found = Lists::new(&self.descriptors);
         for (key, value) in described.entries() {
             let places = self.entries.get(key).and_then(|values| values.get(value));
             places.iter().for_each(|places| found.add(places));

@@ -64,16 +64,24 @@ impl PathTree {
     }
 
     /// Reports the numbers of all patterns that match a path to which the fold has been applied. No node is visited twice.
-    #[inline]
     pub(super) fn find<'a>(&'a self, path: &str, mut found: impl FnMut(&'a [usize])) {
-        if self.kinds & kind(path) != 0
-            && let Some(numbers) = self.whole.get(path)
-        {
-            found(numbers);
-        }
+        found(self.whole(path));
         if !self.nodes.is_empty() {
             self.find_in_tree(path, found);
         }
+    }
+
+    /// The numbers of all patterns that match a path to which the fold has been applied; `None` if they are not in one list.
+    #[inline]
+    pub(super) fn only(&self, path: &str) -> Option<&[usize]> {
+        self.nodes.is_empty().then(|| self.whole(path))
+    }
+
+    /// The numbers of the patterns without captures that match a path.
+    #[inline]
+    fn whole(&self, path: &str) -> &[usize] {
+        let known = if self.kinds & kind(path) != 0 { self.whole.get(path) } else { None };
+        known.map_or(&[], Vec::as_slice)
     }
 
     fn find_in_tree<'a>(&'a self, path: &str, mut found: impl FnMut(&'a [usize])) {

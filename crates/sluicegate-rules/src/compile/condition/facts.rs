@@ -31,16 +31,15 @@ impl Comparison {
         if sense == Sense::In { within } else { where_not }
     }
 
+    /// Whether a path clearly means only itself, like most paths.
+    #[inline]
+    pub(in crate::compile) fn is_only_reading(self, path: &str) -> bool {
+        self.folds.iter().all(|fold| fold.is_exact()) && is_plain(path)
+    }
+
     /// The only reading of a path, if it clearly has only one, like most paths.
-    // Inlined always, so that the reading of most requests is two words.
-    #[inline(always)]
     pub(in crate::compile) fn only_reading(self, path: &str) -> Option<MeantPath<'_>> {
-        let is_exact = self.folds.iter().all(|fold| fold.is_exact());
-        match is_plain(path) {
-            true if is_exact => Some(MeantPath { path: Cow::Borrowed(path), where_not: None }),
-            true => Some(MeantPath::of(Cow::Borrowed(path), self)),
-            false => None,
-        }
+        is_plain(path).then(|| MeantPath::of(Cow::Borrowed(path), self))
     }
 
     /// The paths that a request with this path may mean.
