@@ -66,17 +66,23 @@ impl Tags {
 
     /// 22 characters of base64url.
     pub(super) fn tag(&self, key: KeyRef<'_>) -> String {
+        let mut tag = String::new();
+        self.push_tag(key, &mut tag);
+        tag
+    }
+
+    /// Adds the tag of a key to a name.
+    pub(super) fn push_tag(&self, key: KeyRef<'_>, name: &mut String) {
         const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
         let mut hash = [0_u8; 16];
         hash.copy_from_slice(&blake3::keyed_hash(&self.secret, key.to_key().as_bytes()).as_bytes()[..16]);
         let mut bits = u128::from_be_bytes(hash);
-        (0..22)
-            .map(|_| {
-                let digit = DIGITS[(bits & 63) as usize];
-                bits >>= 6;
-                char::from(digit)
-            })
-            .collect()
+        let tag: [u8; 22] = std::array::from_fn(|_| {
+            let digit = DIGITS[(bits & 63) as usize];
+            bits >>= 6;
+            digit
+        });
+        name.push_str(str::from_utf8(&tag).unwrap_or_default());
     }
 }
 

@@ -90,11 +90,10 @@ impl KeyAsk {
             if quotas > MAX_QUOTAS {
                 return Err(StoreError::new(StoreErrorKind::TooManyQuotas));
             }
-            let tag = tags.tag(ask.key());
-            let mut name = String::with_capacity(prepared.stem.len() + tag.len() + 2);
+            let mut name = String::with_capacity(prepared.stem.len() + 24);
             name.push_str(&prepared.stem);
             name.push('{');
-            name.push_str(&tag);
+            tags.push_tag(ask.key(), &mut name);
             name.push('}');
             Ok(Self {
                 name,

@@ -69,9 +69,8 @@ impl<'a> ScriptReply<'a> {
             _ => self.long(asks, &mut told)?,
         };
         let decision = judge(self.now_us, delay_us, told.quotas);
-        let keeps =
-            |ask: &KeyAsk| ask.prepared.gives_back || ask.cross_slot.is_some() || ask.mode == Mode::Lease;
-        let is_kept = decision.is_allowed() && (delay_us > 0 || asks.iter().any(keeps));
+        let is_kept =
+            decision.is_allowed() && !told.traces.is_empty() && (delay_us > 0 || keeps_traces(asks));
         Some(if is_kept { decision.with_traces(told.traces) } else { decision })
     }
 
@@ -96,7 +95,7 @@ impl<'a> ScriptReply<'a> {
             }
         }
         let granted = found.iter().all(|found| found.opens_us <= self.now_us);
-        let (mut first, now_us) = (0, self.now_us);
+        let (mut first, now_us, keeps) = (0, self.now_us, keeps_traces(asks));
         for (place, ask) in asks.iter().enumerate() {
             let mode = if granted { ask.mode } else { Mode::Peek };
             let quotas = ask.prepared.rules.len();
@@ -110,7 +109,9 @@ impl<'a> ScriptReply<'a> {
                 let cost = if ask.mode == Mode::Lease { units } else { ask.costs[usize::from(quota)] };
                 let (status, trace) = found.after((ask.at, quota), rule, mode, [cost, leased], now_us);
                 told.quotas.push(status);
-                told.traces.push(trace);
+                if keeps {
+                    told.traces.push(trace);
+                }
             }
         }
         // A request that waits takes the long way.
@@ -172,6 +173,12 @@ impl<'a> ScriptReply<'a> {
         let number = self.numbers.next()?;
         (0.0..=9_007_199_254_740_991.0).contains(&number).then_some(number as u64)
     }
+}
+
+/// Whether a decision about these asks needs the states that it found even if nothing waits.
+fn keeps_traces(asks: &[KeyAsk]) -> bool {
+    let keeps = |ask: &KeyAsk| ask.prepared.gives_back || ask.cross_slot.is_some() || ask.mode == Mode::Lease;
+    asks.iter().any(keeps)
 }
 
 /// The error for a reply that is not the script's, or a connection that is out of step.
