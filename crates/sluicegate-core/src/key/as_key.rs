@@ -55,7 +55,8 @@ impl<K: AsKey + ?Sized> AsKey for &K {
 }
 
 impl AsKey for Key {
-    #[inline]
+    // Always: it is a step of each decision of a layer.
+    #[inline(always)]
     fn with_key<T>(&self, ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
         ask(self.as_ref())
     }
@@ -82,11 +83,11 @@ impl Key {
 
 /// Implements `AsKey` for types that borrow or make one part.
 macro_rules! keys {
-    ($([$($generic:tt)*] $name:ty: |$value:ident, $ask:ident| $with:expr;)+) => {$(
+    ($inline:meta; $([$($generic:tt)*] $name:ty: |$value:ident, $ask:ident| $with:expr;)+) => {$(
         impl<$($generic)*> sealed::Sealed for $name {}
 
         impl<$($generic)*> AsKey for $name {
-            #[inline]
+            #[$inline]
             fn with_key<T>(&self, $ask: impl FnOnce(KeyRef<'_>) -> T) -> T {
                 let $value = self;
                 $with
@@ -96,6 +97,8 @@ macro_rules! keys {
 }
 
 keys! {
+    // Always, as above: the length decides the rest, and one call of `ask` is all that stays.
+    inline(always);
     // As in `decode`: longer text never takes the fast path.
     [] [u8]: |bytes, ask| {
         let long;
@@ -112,6 +115,10 @@ keys! {
     [] str: |text, ask| text.as_bytes().with_key(ask);
     [] String: |text, ask| text.as_bytes().with_key(ask);
     [] Cow<'_, str>: |text, ask| text.as_bytes().with_key(ask);
+}
+
+keys! {
+    inline;
     // An IPv4-mapped address is the IPv4 address that it maps.
     [] IpAddr: |address, ask| {
         let (four, sixteen);

@@ -196,12 +196,46 @@ impl<K: AsKey> Check<'_, K> {
     // Inlined always: a check without quotas then pays nothing for those that bring some.
     #[inline(always)]
     pub fn start(self) -> DecisionFuture {
+        self.answer(decide, |answer| answer)
+    }
+
+    /// Decides as [`start`](Self::start) does, for a caller that needs no numbers if the cost passes now: a
+    /// [`MemoryStore`](crate::MemoryStore) then writes none. For middleware.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let login = Policy::gcra("login", "2/min").on(&MemoryStore::new())?;
+    /// assert!(login.check("ada").pass().is_ok());
+    /// assert!(login.check("ada").pass().is_ok());
+    /// let refused = login.check("ada").pass().expect_err("the third is one too many");
+    /// assert!(!refused.now().expect("memory answers at once")?.is_allowed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The answer, if it is any other: a refusal, a delay, an error of the store, or one that is still to come.
+    ///
+    /// # Cancel safety
+    /// Dropping the answer neither prevents the decision nor gives back its cost.
+    #[inline(always)]
+    #[expect(clippy::result_large_err, reason = "the answer is handed back, not reported")]
+    pub fn pass(self) -> Result<(), DecisionFuture> {
+        self.answer(pass, DecisionFuture::passed)
+    }
+
+    #[inline(always)]
+    fn answer<A>(
+        self,
+        now: impl Fn(&RateLimiter, &PreparedPolicy, &KeyRef<'_>, AskedFor) -> A,
+        late: impl Fn(DecisionFuture) -> A,
+    ) -> A {
         let Self { limiter, own, key, cost, mode } = self;
-        let view = viewed(limiter, own.as_ref());
-        match view.kept() {
-            // The only call, so that it is inlined.
-            Some(opened) => key.with_key(|key| decide(limiter, opened, &key, (cost, mode))),
-            None => start_late(limiter, view, key, (cost, mode)),
+        let asked = (cost, mode);
+        // Apart, so that a check without quotas neither looks at them nor drops them.
+        match own {
+            None => answer_in((limiter, limiter.view()), key, asked, now, late),
+            Some(own) => answer_in((limiter, under_own(limiter, &own)), key, asked, now, late),
         }
     }
 }
@@ -210,7 +244,7 @@ impl<K> Check<'_, K> {
     /// The limiter, with the quotas that come with the check.
     #[inline]
     pub(super) fn view(&self) -> LimiterView<'_> {
-        viewed(self.limiter, self.own.as_ref())
+        self.own.as_ref().map_or_else(|| self.limiter.view(), |own| under_own(self.limiter, own))
     }
 
     /// The ask of this check, with an open policy and a borrowed key.
@@ -237,23 +271,40 @@ impl<K> fmt::Debug for Check<'_, K> {
     }
 }
 
+/// The cost, and the mode unless it is that of the policy.
+type AskedFor = (u64, Option<Mode>);
+
+/// The limiter, with the quotas that come with the check.
+#[inline]
+fn under_own<'a>(limiter: &'a RateLimiter, own: &'a KeyPolicy<'a>) -> LimiterView<'a> {
+    LimiterView { pinned: Some(own.pinned()), ..limiter.view() }
+}
+
+/// The answer, by `now` under a policy that the limiter has kept, and otherwise by `late` from the decision.
+#[inline(always)]
+fn answer_in<A>(
+    (limiter, view): (&RateLimiter, LimiterView<'_>),
+    key: impl AsKey,
+    asked: AskedFor,
+    now: impl Fn(&RateLimiter, &PreparedPolicy, &KeyRef<'_>, AskedFor) -> A,
+    late: impl Fn(DecisionFuture) -> A,
+) -> A {
+    match view.kept() {
+        // By value: a reference would be one more load and store for each.
+        Some(opened) => key.with_key(move |key| now(limiter, opened, &key, asked)),
+        None => late(start_late(limiter, view, key, asked)),
+    }
+}
+
 /// Decides after the policy was replaced, or a key was given quotas.
 #[inline(never)]
 fn start_late(
     limiter: &RateLimiter,
     view: LimiterView<'_>,
     key: impl AsKey,
-    asked: (u64, Option<Mode>),
+    asked: AskedFor,
 ) -> DecisionFuture {
     key.with_key(|key| decide(limiter, view.opened_for(key).as_opened(), &key, asked))
-}
-
-#[inline]
-fn viewed<'a>(limiter: &'a RateLimiter, own: Option<&'a KeyPolicy<'a>>) -> LimiterView<'a> {
-    match own {
-        Some(own) => LimiterView { pinned: Some(own.pinned()), ..limiter.view() },
-        None => limiter.view(),
-    }
 }
 
 /// Decides by the fast path of the policy, if it has one and the check has no mode.
@@ -262,14 +313,31 @@ fn decide(
     limiter: &RateLimiter,
     opened: &PreparedPolicy,
     key: &KeyRef<'_>,
-    (cost, mode): (u64, Option<Mode>),
+    (cost, mode): AskedFor,
 ) -> DecisionFuture {
     match opened.short_way() {
         Some(short) if mode.is_none() => {
-            short.spend(key, cost, None, &|| by_ask(limiter, opened, key, (cost, mode)))
+            short.spend(key, cost, None, &move || by_ask(limiter, opened, key, (cost, None)))
         }
         // Not in a function: copying words that were just written stalls on store forwarding.
         _ => limiter.decide(&[Ask::new(opened, *key, cost, mode.unwrap_or_else(|| opened.spends()))]),
+    }
+}
+
+/// Decides as [`decide`] does, for a caller that needs no numbers if the cost passes now.
+#[inline]
+#[expect(clippy::result_large_err, reason = "the answer is handed back, not reported")]
+fn pass(
+    limiter: &RateLimiter,
+    opened: &PreparedPolicy,
+    key: &KeyRef<'_>,
+    (cost, mode): AskedFor,
+) -> Result<(), DecisionFuture> {
+    match opened.short_way() {
+        Some(short) if mode.is_none() => {
+            short.pass(key, cost, &move || by_ask(limiter, opened, key, (cost, None)))
+        }
+        _ => by_ask(limiter, opened, key, (cost, mode)).passed(),
     }
 }
 
@@ -278,7 +346,7 @@ fn by_ask(
     limiter: &RateLimiter,
     opened: &PreparedPolicy,
     key: &KeyRef<'_>,
-    (cost, mode): (u64, Option<Mode>),
+    (cost, mode): AskedFor,
 ) -> DecisionFuture {
     limiter.decide(&[Ask::new(opened, *key, cost, mode.unwrap_or_else(|| opened.spends()))])
 }
