@@ -60,6 +60,7 @@ impl Admitted {
 
     /// Puts the decision into the extensions of the request, for handlers, and notes for inner layers that their decision is
     /// read from the response.
+    #[inline]
     pub fn enter(&mut self, extensions: &mut Extensions) {
         if let Some(marked) = &mut self.0 {
             marked.enter(extensions);
@@ -69,9 +70,14 @@ impl Admitted {
     /// Gives back the units that limits give back for this response, and writes the state of the client's quotas into it.
     ///
     /// Limits that [settle](crate::Limit::settle) do so only by its header fields; see [`leave_settling`](Self::leave_settling).
+    #[inline]
     pub fn leave<B>(self, response: Response<B>) -> Response<B> {
         match self.0 {
-            Some(marked) => marked.leave(response, false).0,
+            Some(marked) => {
+                // Reports limits that would have to delay the body.
+                drop(marked.pacer(&response, false));
+                marked.leave(response, false).0
+            }
             None => response,
         }
     }
@@ -81,7 +87,8 @@ impl Admitted {
     pub fn leave_settling<B: Body>(self, response: Response<B>) -> Response<SettlingBody<B>> {
         match self.0 {
             Some(marked) => {
-                let (response, tap, pace) = marked.leave(response, true);
+                let pace = marked.pacer(&response, true);
+                let (response, tap) = marked.leave(response, true);
                 response.map(|body| SettlingBody::new(body, tap, pace))
             }
             None => response.map(SettlingBody::plain),

@@ -96,6 +96,7 @@ impl RequestAsks {
     }
 
     /// The decision with its policies.
+    #[inline]
     pub(crate) fn label(&self, made: &BuiltLimits, decision: Decision) -> Decided {
         Decided::new(decision, self.policies(made))
     }

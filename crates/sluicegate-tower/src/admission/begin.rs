@@ -9,7 +9,6 @@ use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{Decision, Key};
 
 use crate::admission::admitted::Admitted;
-use crate::admission::asks::RequestAsks;
 use crate::admission::marks::Marked;
 use crate::admission::report::Timed;
 use crate::admission::set::{BuiltLimits, Limits};
@@ -18,6 +17,8 @@ use crate::guard::Place;
 use crate::key::RequestView;
 use crate::limits::door::DoorVerdict;
 use crate::limits::finding::{AskTerms, RequestAsk};
+use crate::limits::limit::Limit;
+use crate::limits::lookup::keyed;
 use crate::limits::walk::{Walk, WalkStep};
 use crate::trace;
 
@@ -57,43 +58,52 @@ impl Limits {
             return way::along((self, request), (walk, WalkStep::End), place);
         };
         let is_only = !walk.goes_on(plan, request);
-        let terms = match walk.terms(plan, first, request) {
-            Ok(terms) => terms,
-            Err(next) => return way::along((self, request), (walk, next), place),
-        };
         let limit = &plan.limits[first];
-        let is_plain = is_only && terms.mode == PolicyMode::Enforce && limit.bandwidth.is_none();
-        let mut key = limit.key.extract(request);
-        if let (true, Some(key)) = (is_plain, key.key()) {
-            key.set_kind(limit.kind);
-            return self.decide_one(terms.given_to(key, plan), key, place);
+        match limit.terms(first, &request) {
+            // Borrowed, because copying words that were just written stalls on store forwarding.
+            Ok(ref mut terms) => {
+                let is_plain = is_only && terms.mode == PolicyMode::Enforce && limit.bandwidth.is_none();
+                let mut key = limit.key.extract(request);
+                if let (true, Some(key)) = (is_plain, key.key()) {
+                    key.set_kind(limit.kind);
+                    terms.give(limit, key);
+                    return self.decide_one((limit, terms), key, place);
+                }
+                let next = keyed(plan, terms.take(), key.now());
+                way::along((self, request), (walk, next), place)
+            }
+            Err(next) => way::along((self, request), (walk, next), place),
         }
-        let next = walk.keyed(plan, terms, key.now());
-        way::along((self, request), (walk, next), place)
     }
 
     /// Asks the only limiter, and continues with its answer. The key is moved only if it is needed later.
     #[inline]
-    fn decide_one(&self, terms: AskTerms, key: &mut Key, place: &mut Place) -> Begun {
+    fn decide_one(&self, (limit, terms): (&Limit, &mut AskTerms), key: &mut Key, place: &mut Place) -> Begun {
         let marks = self.made.marks;
-        let deciding = terms.limiter(self.plan()).check(&*key).cost(terms.cost).start();
-        let is_enough = matches!(deciding.known(), Some(Ok(decision)) if !marks && goes_on(decision));
-        if is_enough && !trace::is_wanted() {
-            return Ok(Ok(Admitted::new(None)));
-        }
-        let ask = RequestAsk::new(terms, mem::replace(key, Key::shared()));
-        match deciding.now() {
-            Ok(Ok(decision)) if marks && goes_on(&decision) && decision.is_counted() => {
-                let asks = RequestAsks::from(ask);
-                let marked = Marked::new(&self.made, asks, Some(decision), Vec::new());
+        let check = || limit.source.limiter(&terms.which).check(&*key).cost(terms.cost);
+        let deciding = if marks || trace::is_wanted() {
+            check().start()
+        } else {
+            match check().pass() {
+                Ok(()) => return Ok(Ok(Admitted::new(None))),
+                Err(deciding) => deciding,
+            }
+        };
+        let ask = RequestAsk::new(terms.take(), mem::replace(key, Key::shared()));
+        // Looked at before it is moved, because a decision is large.
+        match deciding.known() {
+            Some(Ok(decision)) if marks && goes_on(decision) => {
+                let decision = deciding.now().ok().and_then(Result::ok);
+                let marked = Marked::new(&self.made, ask.into(), decision, Vec::new());
                 Ok(Ok(Admitted::new(Some(marked))))
             }
-            answer => way::behind(self, ask, answer, place),
+            _ => way::behind(self, ask, deciding, place),
         }
     }
 }
 
+/// Whether the request is counted, and may go on at once.
 #[inline]
 fn goes_on(decision: &Decision) -> bool {
-    decision.is_allowed() && decision.delay().is_zero()
+    decision.is_allowed() && decision.delay().is_zero() && decision.is_counted()
 }

@@ -145,10 +145,16 @@ impl<'a> Explaining<'a> {
         let longest_lookup = self.limits.waits().longest_lookup;
         let (waits, mut place) = (Waits { queue: Queue::up_to(1), longest_lookup }, Place::default());
         let mut walk = Walk::default();
+        let mut next = walk.next(plan, request);
         loop {
-            match poll_fn(|cx| walk.poll(cx, (plan, request), &waits, &mut place)).await {
-                WalkStep::Found(limit, finding) => self.found(limit, finding).await,
-                WalkStep::Waits => {}
+            next = match next {
+                WalkStep::Found(limit, finding) => {
+                    self.found(limit, finding).await;
+                    walk.next(plan, request)
+                }
+                WalkStep::Waits(mut lookup) => {
+                    poll_fn(|cx| lookup.poll(cx, (plan, request), &waits, &mut place)).await
+                }
                 WalkStep::End => return,
             }
         }

@@ -46,7 +46,7 @@ impl Limits {
                     return None;
                 }
                 WalkStep::Found(_, LimitFinding::Asks { ask, is_enforced: true }) => asks.push(ask),
-                WalkStep::Found(_, LimitFinding::Refuses(_)) | WalkStep::Waits => return None,
+                WalkStep::Found(_, LimitFinding::Refuses(_)) | WalkStep::Waits(_) => return None,
                 WalkStep::Found(..) => {}
                 WalkStep::End => break,
             }

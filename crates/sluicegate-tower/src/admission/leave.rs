@@ -18,12 +18,14 @@ use crate::respond::refusal::Unserved;
 use crate::settle::tap::{Tap, is_encoded};
 
 impl Marked {
-    /// The response, with the reader and the pacer of its body, if `reads_body`.
+    /// The response, with the reader of its body, if `reads_body`.
+    // Not inlined, so that a response without marks is only passed on.
+    #[inline(never)]
     pub(crate) fn leave<B>(
         mut self: Box<Self>,
         mut response: Response<B>,
         reads_body: bool,
-    ) -> (Response<B>, Option<Box<Tap>>, Option<Pacer>) {
+    ) -> (Response<B>, Option<Box<Tap>>) {
         let mut tap = None;
         if was_refused(response.extensions()) {
             // The request was not served, so nothing is charged.
@@ -33,12 +35,18 @@ impl Marked {
             tap = self.change_by(&head, reads_body);
             response = Response::from_parts(head, body);
         }
+        self.mark(&mut response);
+        (response, tap)
+    }
+
+    /// The pacer of the body of this response, if limits delay it and `reads_body`.
+    // Apart from the rest, because it is large.
+    #[inline]
+    pub(crate) fn pacer<B>(&self, response: &Response<B>, reads_body: bool) -> Option<Pacer> {
+        let holds = self.holds.as_ref()?;
         // A connection that continues with another protocol has no body.
         let is_over = response.status() == StatusCode::SWITCHING_PROTOCOLS;
-        let holds = self.holds.as_ref().filter(|_| !is_over);
-        let pacer = holds.and_then(|holds| holds.of_download(&self.made, reads_body));
-        self.mark(&mut response);
-        (response, tap, pacer)
+        if is_over { None } else { holds.of_download(&self.made, reads_body) }
     }
 
     // Cold, like others here, so that the code for most responses is short and stays together.

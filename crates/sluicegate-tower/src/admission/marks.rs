@@ -43,22 +43,21 @@ impl Marked {
         decision: Option<Decision>,
         trials: Vec<Arc<Trial>>,
     ) -> Box<Self> {
-        let made = Arc::clone(made);
-        let mut marked = Box::new(Self {
-            made,
-            asks,
-            decided: None,
-            trials,
-            meter: None,
-            is_read: false,
-            holds: None,
-            trace: RequestTrace::None,
-        });
-        // A decision is large, so it is copied only once, into its final place.
-        if let Some(decision) = decision {
-            let policies = marked.asks.policies(&marked.made);
-            marked.decided = Some(Decided { decision, policies });
-        }
+        let decided = decision.map(|decision| asks.label(made, decision));
+        // Written in its place, because a decision is large.
+        let mut marked = Box::write(
+            Box::new_uninit(),
+            Self {
+                made: Arc::clone(made),
+                asks,
+                decided,
+                trials,
+                meter: None,
+                is_read: false,
+                holds: None,
+                trace: RequestTrace::None,
+            },
+        );
         if marked.made.keeps_meters {
             let Self { made, asks, decided, trials, meter, .. } = &mut *marked;
             let decision = decided.as_mut().map(|decided| &mut decided.decision);

@@ -100,10 +100,10 @@ impl Limits {
         let (mut walk, mut place) = (Walk::default(), Place::default());
         loop {
             let found = match walk.next(self.plan(), request) {
-                WalkStep::Waits => {
+                WalkStep::Waits(mut lookup) => {
                     // Most lookups are ready when first polled.
                     let mut cx = Context::from_waker(Waker::noop());
-                    match walk.poll(&mut cx, (self.plan(), request), self.waits(), &mut place) {
+                    match lookup.poll(&mut cx, (self.plan(), request), self.waits(), &mut place) {
                         Poll::Ready(next) => next,
                         Poll::Pending => return Meeting::Unknown,
                     }
@@ -112,7 +112,7 @@ impl Limits {
             };
             match found {
                 WalkStep::Found(limit, finding) => self.tell(limit, &finding, &mut each),
-                WalkStep::Waits => return Meeting::Unknown,
+                WalkStep::Waits(_) => return Meeting::Unknown,
                 WalkStep::End => return Meeting::Limits,
             }
         }

@@ -18,7 +18,6 @@ use std::task::{Context, Poll, ready};
 
 use sluicegate_core::limiter::Turn;
 use sluicegate_core::store::{DecisionFuture, Undecided};
-use sluicegate_core::{Decision, StoreError};
 
 use crate::admission::admitted::Admitted;
 use crate::admission::progress::RequestProgress;
@@ -30,6 +29,7 @@ use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
 use crate::limits::door::{DoorVerdict, ExemptionFuture};
 use crate::limits::finding::RequestAsk;
+use crate::limits::lookup::PendingLookup;
 use crate::limits::walk::{Walk, WalkStep};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
@@ -50,10 +50,12 @@ pub(super) enum RequestStage {
     /// For a pending exemption.
     Door(Lookup<ExemptionFuture>),
     /// For a key or a limiter.
-    Limits,
+    Limits(Box<PendingLookup>),
     /// For the store. Boxed separately from the turn, because it is large, and waits for a turn take longer.
     Decision(Box<DecisionFuture>),
     Turn(Turn, WaitSpan),
+    /// The turn has come.
+    Over,
 }
 
 /// A request that has to wait.
@@ -106,8 +108,8 @@ impl HeldRequest {
                 let verdict = door.map_or(DoorVerdict::ToTheLimits, |door| door.entry_of(is_exempt, request));
                 progress.enter(verdict, (limits, request), place)
             }
-            RequestStage::Limits => {
-                let next = progress.walk.poll(cx, (limits.plan(), request), limits.waits(), place);
+            RequestStage::Limits(lookup) => {
+                let next = lookup.poll(cx, (limits.plan(), request), limits.waits(), place);
                 progress.meet(ready!(next), (limits, request), place)
             }
             RequestStage::Decision(deciding) => {
@@ -117,9 +119,10 @@ impl HeldRequest {
             RequestStage::Turn(turn, wait) => {
                 let decision = ready!(Pin::new(turn).poll(cx));
                 let trace = wait.end("turn");
-                *stage = RequestStage::Limits;
+                *stage = RequestStage::Over;
                 Ok(Ok(progress.mark(limits, Some(decision)).with_span(trace)))
             }
+            RequestStage::Over => panic!("a request is polled until its turn has come, once"),
         })
     }
 
@@ -180,7 +183,7 @@ impl RequestProgress {
                         return Ok(Err(refused));
                     }
                 }
-                WalkStep::Waits => return Err(RequestStage::Limits),
+                WalkStep::Waits(lookup) => return Err(RequestStage::Limits(lookup)),
                 WalkStep::End => return self.decide(limits, place),
             }
             next = self.walk.next(limits.plan(), request);
@@ -213,14 +216,9 @@ pub(super) fn along(through: Through<'_>, (walk, next): (Walk, WalkStep), place:
 
 /// Continues with the store's answer to the only ask.
 #[cold]
-pub(super) fn behind(
-    limits: &Limits,
-    ask: RequestAsk,
-    answer: Result<Result<Decision, StoreError>, DecisionFuture>,
-    place: &mut Place,
-) -> Begun {
+pub(super) fn behind(limits: &Limits, ask: RequestAsk, deciding: DecisionFuture, place: &mut Place) -> Begun {
     let mut progress = RequestProgress::at(Walk::default(), Some(ask));
-    let reached = match answer {
+    let reached = match deciding.now() {
         Ok(result) => progress.decided(limits, result, place),
         Err(deciding) => Err(RequestStage::Decision(Box::new(deciding))),
     };

@@ -69,10 +69,13 @@ where
     fn call(&mut self, mut request: Req) -> Self::Future {
         let mut place = Place::default();
         let state = match self.layer.begin(&request, &mut place) {
-            // Decided at once, so the value that was polled ready is called here, without a clone.
+            // Decided at once, so the value that was polled ready is called here, without a clone. Its future may be large, so it is
+            // written where it stays.
             Step::Go(mut pass) => {
                 self.layer.enter(&mut pass, &mut request);
-                State::Calling { inner: self.inner.call(request), pass: Some(pass) }
+                return ResponseFuture {
+                    state: State::Calling { inner: self.inner.call(request), pass: Some(pass) },
+                };
             }
             Step::Wait(wait) => {
                 // Drops the value that was polled ready: waiting calls once used up a `ConcurrencyLimit` inside.

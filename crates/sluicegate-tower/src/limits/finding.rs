@@ -1,11 +1,14 @@
 //! The ask of one limit for a request, or the reason why it has none.
 
+use std::mem;
+
 use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{Key, RateLimiter};
 
 use crate::key::MissingKey;
 use crate::key::missing::Keyed;
+use crate::limits::limit::Limit;
 use crate::limits::pick::Which;
 use crate::limits::plan::LimitPlan;
 use crate::respond::stop::Stop;
@@ -24,7 +27,7 @@ pub(crate) struct RequestAsk {
 }
 
 /// The ask of a limit, without the key.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct AskTerms {
     /// The index of the limit.
     pub(crate) limit: usize,
@@ -77,29 +80,28 @@ impl RequestAsk {
 }
 
 impl AskTerms {
-    /// The terms for this key: under the quotas that an operator has given to it, if any.
+    /// Puts this key under the quotas that an operator has given to it, if any. The limit is the one of these terms.
     #[inline]
-    pub(crate) fn given_to(self, key: &Key, plan: &LimitPlan) -> Self {
-        let limiter = self.limiter(plan);
+    pub(crate) fn give(&mut self, limit: &Limit, key: &Key) {
+        let limiter = limit.source.limiter(&self.which);
         // No key has any under a policy that was never replaced.
-        if limiter.replacements() == 0 {
-            return self;
-        }
-        match limiter.given(key.as_ref()) {
-            Some(given) => Self { which: Which::Chosen(given), ..self },
-            None => self,
+        if limiter.replacements() > 0
+            && let Some(given) = limiter.given(key.as_ref())
+        {
+            self.which = Which::Chosen(given);
         }
     }
 
+    /// Moves them out; the rest must not be asked.
     #[inline]
-    pub(crate) fn limiter<'a>(&'a self, plan: &'a LimitPlan) -> &'a RateLimiter {
-        plan.limits[self.limit].source.limiter(&self.which)
+    pub(crate) fn take(&mut self) -> Self {
+        Self { which: mem::replace(&mut self.which, Which::Known(0)), ..*self }
     }
 }
 
 impl LimitFinding {
     /// The finding of a limit after its key lookup.
-    pub(super) fn with_key(plan: &LimitPlan, terms: AskTerms, key: Result<Key, MissingKey>) -> Self {
+    pub(super) fn with_key(plan: &LimitPlan, mut terms: AskTerms, key: Result<Key, MissingKey>) -> Self {
         let (limit, mode) = (&plan.limits[terms.limit], terms.mode);
         let key = match key {
             Ok(mut key) => {
@@ -114,7 +116,8 @@ impl LimitFinding {
                 }
             },
         };
-        let ask = RequestAsk::new(terms.given_to(&key, plan), key);
+        terms.give(limit, &key);
+        let ask = RequestAsk::new(terms, key);
         match limit.bandwidth {
             Some(_) => Self::Holds(ask),
             None => Self::Asks { ask, is_enforced: mode == PolicyMode::Enforce },

@@ -44,6 +44,7 @@ pub(crate) mod finding;
 pub(crate) mod group;
 mod into_group;
 pub(crate) mod limit;
+pub(crate) mod lookup;
 mod of_request;
 #[doc(hidden)]
 pub mod path;

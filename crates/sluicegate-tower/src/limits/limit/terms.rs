@@ -4,9 +4,14 @@ use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{Policy, RateLimiter};
 
+use crate::guard::lookup::Lookup;
 use crate::key::RequestView;
+use crate::limits::finding::{AskTerms, LimitFinding, WhyNot};
 use crate::limits::limit::Limit;
-use crate::limits::pick::Which;
+use crate::limits::lookup::PendingLookup;
+use crate::limits::pick::{Pick, Which};
+use crate::limits::walk::WalkStep;
+use crate::respond::stop::Stop;
 
 impl Limit {
     /// Whether a response may change the spend of its request.
@@ -24,9 +29,58 @@ impl Limit {
         self.only_if.is_empty()
     }
 
+    /// The terms of this limit, whose conditions hold and which is at this index, if everything except the key is known; otherwise the
+    /// step of the walk.
     #[inline]
-    pub(crate) fn cost_of(&self, request: RequestView<'_>) -> u64 {
-        self.cost_of.as_ref().map_or(self.cost, |cost_of| cost_of(request))
+    pub(crate) fn terms(&self, index: usize, request: &RequestView<'_>) -> Result<AskTerms, WalkStep> {
+        let cost = self.cost_of.as_ref().map_or(self.cost, |cost_of| cost_of(*request));
+        if cost == 0 {
+            return Err(WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Free)));
+        }
+        if !self.source.chooses() {
+            return self.terms_of(index, Which::Known(0), cost);
+        }
+        self.choose_limiter(index, cost, *request)
+    }
+
+    /// The terms of a limit that chooses its limiter by the request.
+    #[inline(never)]
+    fn choose_limiter(
+        &self,
+        index: usize,
+        cost: u64,
+        request: RequestView<'_>,
+    ) -> Result<AskTerms, WalkStep> {
+        if self.is_off() {
+            return Err(WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Off)));
+        }
+        match self.source.pick(request) {
+            Ok(pick) => self.picked(index, pick, cost),
+            Err(picking) => {
+                let lookup = PendingLookup::Limiter(index, Lookup::new(picking), cost);
+                Err(WalkStep::Waits(Box::new(lookup)))
+            }
+        }
+    }
+
+    /// Continues with the result of a choice.
+    pub(crate) fn picked(&self, index: usize, pick: Pick, cost: u64) -> Result<AskTerms, WalkStep> {
+        let finding = match pick {
+            Pick::Limiter(which) => return self.terms_of(index, which, cost),
+            Pick::Unlimited => LimitFinding::Nothing(WhyNot::Unlimited),
+            Pick::Refused(status) => LimitFinding::refusing(self.mode(None), Stop::unknown_tier(status)),
+            Pick::Mistake(error) => LimitFinding::refusing(self.mode(None), Stop::Mistake(error)),
+        };
+        Err(WalkStep::Found(index, finding))
+    }
+
+    /// Continues with the limiter.
+    #[inline]
+    fn terms_of(&self, index: usize, which: Which, cost: u64) -> Result<AskTerms, WalkStep> {
+        match self.mode(Some(&which)) {
+            PolicyMode::Off => Err(WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Off))),
+            mode => Ok(AskTerms { limit: index, mode, which, cost }),
+        }
     }
 
     /// The mode of this limiter's policy; if the limiter is unknown, the strictest mode of the limit's policies.

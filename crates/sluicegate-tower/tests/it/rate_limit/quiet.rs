@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use http::StatusCode;
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::limiter::Inherit;
-use sluicegate_core::policy::{PolicyBuilder, PolicyMode};
+use sluicegate_core::limiter::{Inherit, Overrides};
+use sluicegate_core::policy::{Override, PolicyBuilder, PolicyMode};
 use sluicegate_core::{MemoryStore, Policy, RateLimiter};
 use sluicegate_tower::respond::HeaderFields;
 use sluicegate_tower::{Limit, RateLimitLayer};
@@ -75,6 +75,12 @@ async fn a_layer_that_shows_nothing_decides_counts_and_gives_back_as_one_that_sh
                 match step {
                     20 => replace(side.limiter.policy().in_mode(PolicyMode::Off)),
                     24 => replace(side.limiter.policy().in_mode(PolicyMode::Enforce)),
+                    30 => {
+                        let more = Override::builder("api", "operator").key("ada").quota("7/10s");
+                        let more = more.lasting(Duration::from_secs(4));
+                        let put = Overrides::of(&side.store).put(more).await;
+                        assert_eq!(put.is_ok(), title != "two quotas", "{title}: {put:?}");
+                    }
                     40 => replace(side.limiter.policy().in_mode(PolicyMode::Shadow)),
                     _ => {}
                 }
