@@ -27,7 +27,7 @@ pub(crate) const ALL_FIELDS: &str = "all fields on every response";
 type SetUp = fn(PolicyBuilder) -> RateLimitLayer;
 
 /// Each has this policy by the address of the peer.
-pub(crate) const SET_UPS: [(&str, SetUp); 15] = [
+pub(crate) const SET_UPS: [(&str, SetUp); 16] = [
     (NOTHING, |policy| built(layer(policy, MemoryStore::new()))),
     (NO_FIELDS, |policy| {
         built(layer(policy, MemoryStore::new()).headers(HeaderFields::None).without_extensions())
@@ -61,6 +61,10 @@ rules:
     }),
     ("count_routes", |policy| built(layer(policy, MemoryStore::new()).count_routes())),
     ("suspensions, nobody suspended", |policy| built(layer(suspending(policy), MemoryStore::new()))),
+    ("Observed, and suspensions", |policy| {
+        let store = Observed::named("suspensions", MemoryStore::new()).expect("the name is free");
+        built(layer(suspending(policy), store))
+    }),
     ("another key suspended", |policy| {
         let limiter = on(suspending(policy), &MemoryStore::new());
         let suspended = limiter.suspensions().suspend("another", Duration::from_secs(3_600));

@@ -92,6 +92,23 @@ pub(crate) struct SuspensionBuckets {
     pub(crate) everywhere: Option<PreparedPolicy>,
 }
 
+impl SuspensionBuckets {
+    /// These buckets as an inner store has prepared them; `None` if one of them is unknown there.
+    pub(crate) fn within(&self, inner: impl Fn(&PreparedPolicy) -> Option<PreparedPolicy>) -> Option<Self> {
+        Some(Self {
+            strikes: match &self.strikes {
+                Some([strikes, suspensions]) => Some([inner(strikes)?, inner(suspensions)?]),
+                None => None,
+            },
+            suspended: inner(&self.suspended)?,
+            everywhere: match &self.everywhere {
+                Some(everywhere) => Some(inner(everywhere)?),
+                None => None,
+            },
+        })
+    }
+}
+
 impl PreparedPolicy {
     /// A policy with what the store prepared for it.
     pub fn new<T: Send + Sync + 'static>(policy: Arc<Policy>, prepared: Arc<T>) -> Self {

@@ -8,8 +8,8 @@ use crate::key::KeyRef;
 ///
 /// It decides as the store does, and leaves all cases to the store that one look at the key does not decide.
 pub trait ShortWay: Send + Sync {
-    /// Spends `cost` units of the key if they fit now, or refuses them. `otherwise` asks the store in all other cases; nothing
-    /// has been spent then.
+    /// Spends `cost` units of the key if they fit now, or refuses them, and counts the refusal if it counts towards a suspension. `otherwise`
+    /// asks the store in all other cases; nothing has been spent or counted then.
     ///
     /// `told` hears the moment of a decision that was made without an ask, in microseconds of the store's clock, and the status of the
     /// quota, before the answer is written: a decision is large, and a wrapper that looked at it afterwards would copy it. No lock

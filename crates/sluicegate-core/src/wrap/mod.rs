@@ -206,16 +206,16 @@ impl<W: Wrap> Store for W {
     }
 
     fn short_way(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
-        // A suspension belongs to the outer policy: the inner short way would not check it.
-        if policy.suspension().is_some() {
-            return None;
+        let inner = |policy: &PreparedPolicy| self.within().inner(policy).ok().cloned();
+        let mut within = inner(policy)?;
+        if let Some(own) = policy.own() {
+            within = within.under(Arc::clone(own));
         }
-        let inner = self.within().inner(policy).ok()?;
-        let within = match policy.own() {
-            Some(own) => self.within().store().short_way(&inner.under(Arc::clone(own)))?,
-            None => self.within().store().short_way(inner)?,
-        };
-        Wrap::short_way(self, policy, within)
+        // A suspension belongs to the outer policy, and its buckets are those of the inner store, too.
+        if let Some(suspension) = policy.suspension() {
+            within = within.with_suspension(suspension.within(inner)?);
+        }
+        Wrap::short_way(self, policy, self.within().store().short_way(&within)?)
     }
 
     fn place(&self) -> Option<Place> {

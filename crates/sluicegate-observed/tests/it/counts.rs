@@ -55,6 +55,7 @@ fn a_check_of_one_key_and_an_ask_are_counted_alike() {
         || Policy::sliding_log("p", "3/min"),
         || Policy::fixed_window("p", "3/min").shadow(),
         || Policy::gcra("p", "3/min").suspend(2, "10min", "1min"),
+        || Policy::gcra("p", "3/min").suspend(5, "10min", "1min").everywhere(),
         || Policy::gcra("p", "3/min").count_rejected(),
         || Policy::gcra("p", "3/min").refunds(),
         || Policy::fixed_window("p", "9/month"),
