@@ -24,9 +24,9 @@ pub(super) enum Home {
     /// States of one word, each counted by a plan; four to a set.
     NarrowOwn(Table<4, 1, false, 4>),
     /// States of two words, each counted by a plan; five to two lines.
-    WideOwn(Table<5, 2, false, 5>),
+    WideOwn(Table<5, 2, false, 5, 16>),
     /// States of two words with accounts, and states of any size with accounts and plans; four to two lines.
-    KeptOwn(Table<4, 3, true, 4>),
+    KeptOwn(Table<4, 3, true, 4, 16>),
     Logs(Logs),
 }
 
@@ -45,8 +45,8 @@ pub(super) enum LockedSet<'a> {
     Wide(Locked<'a, 3, 2, false>),
     NarrowKept(Locked<'a, 3, 2, true>),
     NarrowOwn(Locked<'a, 4, 1, false, 4>),
-    WideOwn(Locked<'a, 5, 2, false, 5>),
-    KeptOwn(Locked<'a, 4, 3, true, 4>),
+    WideOwn(Locked<'a, 5, 2, false, 5, 16>),
+    KeptOwn(Locked<'a, 4, 3, true, 4, 16>),
     Log(MutexGuard<'a, Shard>),
 }
 

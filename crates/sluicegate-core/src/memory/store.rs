@@ -20,7 +20,7 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 ///
 /// # Memory
 /// Each quota of each policy has a table of its own, allocated whole at the first request. It never grows, whatever
-/// keys arrive. Its size is set in keys: by [`PolicyBuilder::table_size`](crate::policy::PolicyBuilder::table_size), or for all policies
+/// keys arrive; on most systems a page of it is resident from its first key on. Its size is set in keys: by [`PolicyBuilder::table_size`](crate::policy::PolicyBuilder::table_size), or for all policies
 /// by [`MemoryStoreBuilder::table_size`](super::MemoryStoreBuilder::table_size). The memory of a store is the sum:
 ///
 /// | state | quotas | bytes per key | with [refunds](crate::policy::PolicyBuilder::refunds) |

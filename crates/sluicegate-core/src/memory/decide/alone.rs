@@ -120,9 +120,9 @@ impl OnlyBucket {
     /// Spends from a table; returns the moment and the state of the key then.
     // Inlined always, like the next function: each kind of home has its own copy, in which all sizes are known.
     #[inline(always)]
-    fn spend_in<const SLOTS: usize, const WORDS: usize, const OWN: usize>(
+    fn spend_in<const SLOTS: usize, const WORDS: usize, const OWN: usize, const SIZE: usize>(
         &self,
-        table: &Table<SLOTS, WORDS, false, OWN>,
+        table: &Table<SLOTS, WORDS, false, OWN, SIZE>,
         (key, cost): (HashedKey, u64),
     ) -> Option<(u64, Looked)> {
         let (context, bucket) = (&*self.context, &*self.bucket);
@@ -252,8 +252,8 @@ fn decided<A: ShortAnswer>(
 /// Spends from one set of a table at this moment, read under its lock; returns the moment and the state of the key then. `None` if one
 /// look at the state is not enough.
 #[inline(always)]
-pub(super) fn spend_one<const SLOTS: usize, const WORDS: usize, const OWN: usize>(
-    table: &Table<SLOTS, WORDS, false, OWN>,
+pub(super) fn spend_one<const SLOTS: usize, const WORDS: usize, const OWN: usize, const SIZE: usize>(
+    table: &Table<SLOTS, WORDS, false, OWN, SIZE>,
     (bucket, rule, plan): (&Bucket, &Rule, Option<&KeyRule>),
     (hash, cost): (u64, u64),
     now_us: impl FnOnce() -> u64,
@@ -274,8 +274,8 @@ pub(super) fn spend_one<const SLOTS: usize, const WORDS: usize, const OWN: usize
 }
 
 /// A key in its locked set.
-struct FoundKey<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize> {
-    set: Locked<'a, SLOTS, WORDS, false, OWN>,
+struct FoundKey<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize, const SIZE: usize> {
+    set: Locked<'a, SLOTS, WORDS, false, OWN, SIZE>,
     slot: Option<usize>,
     hash: u64,
     before: SlotWords,
@@ -285,8 +285,8 @@ struct FoundKey<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize> {
     plan: Option<&'a KeyRule>,
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const OWN: usize> SpendState
-    for FoundKey<'_, SLOTS, WORDS, OWN>
+impl<const SLOTS: usize, const WORDS: usize, const OWN: usize, const SIZE: usize> SpendState
+    for FoundKey<'_, SLOTS, WORDS, OWN, SIZE>
 {
     /// Stores the state and unlocks the set.
     #[inline(always)]

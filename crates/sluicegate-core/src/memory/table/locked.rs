@@ -5,6 +5,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::set::LINE;
 use super::words::{AUX_BITS, SlotWords, load, state_words, store};
 use super::{Set, Table, tag_of};
 use crate::memory::plans::QuotaRules;
@@ -19,7 +20,8 @@ pub(in crate::memory) struct Locked<
     const WORDS: usize,
     const ACCOUNTS: bool,
     const OWN: usize = 0,
->(pub(super) SetOfTable<'a, SLOTS, WORDS, ACCOUNTS, OWN>);
+    const SIZE: usize = LINE,
+>(pub(super) SetOfTable<'a, SLOTS, WORDS, ACCOUNTS, OWN, SIZE>);
 
 /// A set of a table.
 ///
@@ -31,20 +33,20 @@ pub(super) struct SetOfTable<
     const WORDS: usize,
     const ACCOUNTS: bool,
     const OWN: usize,
+    const SIZE: usize,
 > {
-    pub(super) set: &'a Set<SLOTS, WORDS, OWN>,
-    pub(super) table: &'a Table<SLOTS, WORDS, ACCOUNTS, OWN>,
+    pub(super) set: Set<'a, SLOTS, WORDS, OWN, SIZE>,
+    pub(super) table: &'a Table<SLOTS, WORDS, ACCOUNTS, OWN, SIZE>,
     pub(super) index: usize,
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize>
-    Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN>
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize, const SIZE: usize>
+    Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN, SIZE>
 {
     /// The slot of a hash, if it is in this set.
     #[inline]
     pub(in crate::memory) fn find(&self, hash: u64) -> Option<usize> {
-        let tag = tag_of(hash);
-        self.0.set.tags.iter().position(|stored| stored.load(Ordering::Relaxed) == tag)
+        self.0.set.find(tag_of(hash))
     }
 
     /// The slot of a hash, and its entry.
@@ -84,25 +86,26 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         if let Some(slot) = self.find(hash) {
             self.0.store(slot, SlotWords::default());
         }
-        self.0.forget_one();
+        self.0.set.forget_one();
     }
 
     /// A number that changes when a key of this set is forgotten or reset.
     pub(in crate::memory) fn forgotten(&self) -> u64 {
-        self.0.set.forgotten.load(Ordering::Relaxed).into()
+        self.0.set.forgotten().into()
     }
 
     /// The contents of the set.
     pub(in crate::memory) fn copy(&self) -> Copy {
         let mut copy = [[0; 4]; 6];
-        for ((to, words), tag) in copy.iter_mut().zip(&self.0.set.states).zip(&self.0.set.tags) {
-            to[0] = u64::from(tag.load(Ordering::Relaxed)) << 32;
-            for (to, word) in to[1..].iter_mut().zip(words) {
+        let set = self.0.set;
+        for (slot, to) in copy.iter_mut().enumerate().take(SLOTS) {
+            to[0] = u64::from(set.tag(slot)) << 32;
+            if OWN > 0 {
+                to[0] |= u64::from(set.high(slot)) << 16 | u64::from(set.plan(slot));
+            }
+            for (to, word) in to[1..].iter_mut().zip(set.state(slot)) {
                 *to = word.load(Ordering::Relaxed);
             }
-        }
-        for ((to, plan), high) in copy.iter_mut().zip(&self.0.set.plans).zip(&self.0.set.high) {
-            to[0] |= u64::from(high.load(Ordering::Relaxed)) << 16 | u64::from(plan.load(Ordering::Relaxed));
         }
         for (to, word) in copy[5].iter_mut().zip(self.0.left().into_iter().flatten()) {
             *to = word.load(Ordering::Relaxed);
@@ -112,15 +115,16 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
 
     /// Restores the set from a copy.
     pub(in crate::memory) fn restore(&mut self, copy: &Copy) {
-        for ((from, words), tag) in copy.iter().zip(&self.0.set.states).zip(&self.0.set.tags) {
-            tag.store(tag_of(from[0]), Ordering::Relaxed);
-            for (from, word) in from[1..].iter().zip(words) {
+        let set = self.0.set;
+        for (slot, from) in copy.iter().enumerate().take(SLOTS) {
+            set.set_tag(slot, tag_of(from[0]));
+            if OWN > 0 {
+                set.set_high(slot, (from[0] >> 16 & 0xff) as u8);
+                set.set_plan(slot, (from[0] & 0xffff) as u16);
+            }
+            for (from, word) in from[1..].iter().zip(set.state(slot)) {
                 word.store(*from, Ordering::Relaxed);
             }
-        }
-        for ((from, plan), high) in copy.iter().zip(&self.0.set.plans).zip(&self.0.set.high) {
-            plan.store((from[0] & 0xffff) as u16, Ordering::Relaxed);
-            high.store((from[0] >> 16 & 0xff) as u8, Ordering::Relaxed);
         }
         for (from, word) in copy[5].iter().zip(self.0.left().into_iter().flatten()) {
             word.store(*from, Ordering::Relaxed);
@@ -128,23 +132,23 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
     }
 }
 
-impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize>
-    SetOfTable<'a, SLOTS, WORDS, ACCOUNTS, OWN>
+impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize, const SIZE: usize>
+    SetOfTable<'a, SLOTS, WORDS, ACCOUNTS, OWN, SIZE>
 {
     /// The debt that keys that made room have left to this set.
     #[inline]
     fn left(self) -> Option<&'a [AtomicU64; WORDS]> {
-        self.table.left.get(self.index)
+        self.table.left.get(self.index * WORDS..)?.first_chunk()
     }
 
     /// The entry in a slot.
     #[inline]
     fn load(self, slot: usize) -> SlotWords {
-        let mut kept = load::<WORDS, ACCOUNTS>(&self.set.states[slot]);
-        if let (Some(plan), Some(high)) = (self.set.plans.get(slot), self.set.high.get(slot)) {
-            kept.plan = plan.load(Ordering::Relaxed);
+        let mut kept = load::<WORDS, ACCOUNTS>(self.set.state(slot));
+        if OWN > 0 {
+            kept.plan = self.set.plan(slot);
             if const { state_words::<WORDS, ACCOUNTS>() == 1 } {
-                kept.state.aux |= u64::from(high.load(Ordering::Relaxed)) << AUX_BITS;
+                kept.state.aux |= u64::from(self.set.high(slot)) << AUX_BITS;
             }
         }
         kept
@@ -153,19 +157,19 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
     /// Stores an entry in the place of another one of the same key. If it is counted by another plan, it is a new bucket from now on.
     #[inline]
     fn replace(self, slot: usize, kept: SlotWords) {
-        if self.set.plans.get(slot).is_some_and(|plan| plan.load(Ordering::Relaxed) != kept.plan) {
-            self.forget_one();
+        if OWN > 0 && self.set.plan(slot) != kept.plan {
+            self.set.forget_one();
         }
         self.store(slot, kept);
     }
 
     #[inline]
     fn store(self, slot: usize, kept: SlotWords) {
-        store::<WORDS, ACCOUNTS>(&self.set.states[slot], kept);
-        if let (Some(plan), Some(high)) = (self.set.plans.get(slot), self.set.high.get(slot)) {
-            plan.store(kept.plan, Ordering::Relaxed);
+        store::<WORDS, ACCOUNTS>(self.set.state(slot), kept);
+        if OWN > 0 {
+            self.set.set_plan(slot, kept.plan);
             if const { state_words::<WORDS, ACCOUNTS>() == 1 } {
-                high.store((kept.state.aux >> AUX_BITS & 0xff) as u8, Ordering::Relaxed);
+                self.set.set_high(slot, (kept.state.aux >> AUX_BITS & 0xff) as u8);
             }
         }
     }
@@ -184,10 +188,10 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
         }
         if debt_of(&victim).is_err() {
             self.table.evictions.fetch_add(1, Ordering::Relaxed);
-            self.forget_one();
+            self.set.forget_one();
             self.leave(self.load(victim), rules, now_us);
         }
-        self.set.tags[victim].store(tag_of(hash), Ordering::Relaxed);
+        self.set.set_tag(victim, tag_of(hash));
         self.store(victim, kept);
     }
 
@@ -204,18 +208,13 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
         // Without an account: one key cannot give back the units of another.
         store::<WORDS, ACCOUNTS>(left, SlotWords { state, ..SlotWords::default() });
     }
-
-    fn forget_one(self) {
-        self.set.forgotten.fetch_add(1, Ordering::Relaxed);
-    }
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize> Drop
-    for Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN>
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize, const SIZE: usize> Drop
+    for Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN, SIZE>
 {
     #[inline]
     fn drop(&mut self) {
-        // Release: pairs with the acquire of the next lock.
-        self.0.set.locked.store(false, Ordering::Release);
+        self.0.set.unlock();
     }
 }
