@@ -144,7 +144,8 @@ impl Bed {
         let redis_us = |all: &[Slice]| all.iter().map(|slice| slice.redis_us).collect::<Vec<_>>();
         for (work, ours) in work.into_iter().zip([first, again]) {
             if bench.wants(work) {
-                let row = Row::of_rounds(work, "us CPU", &redis_us(ours), &redis_us(decision), Aim::Ratio(2.0));
+                let row =
+                    Row::of_rounds(work, "us CPU", &redis_us(ours), &redis_us(decision), Aim::Ratio(2.0));
                 bench.record(row);
                 let median = |mut all: Vec<f64>| {
                     all.sort_by(f64::total_cmp);
