@@ -1,6 +1,6 @@
 //! Requests that wait for the same turns, and the slots at which they proceed.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::slot::TurnSlot;
-use super::under::{RequestParts, UnitsHeld};
+use super::under::{AskCosts, RequestParts, UnitsHeld};
 use crate::decision::{DecidedBy, Decision};
 
 /// Waiting requests of one line with the same costs, and an equal number of slots.
@@ -21,11 +21,11 @@ pub(super) struct WaitClass {
     /// The requests that may proceed at any slot.
     free: BTreeMap<Rank, Waiter>,
     /// The slots of the free requests, one for each, in order of time.
-    slots: BTreeMap<(Instant, u64), TurnSlot>,
-    /// The requests that another limit still holds, by number.
-    bound: HashMap<u64, Bound>,
-    /// Their own slots, by the time when they are no longer bound.
-    bound_until: BTreeMap<(Instant, u64), TurnSlot>,
+    slots: BTreeMap<(Instant, u64), Box<Decision>>,
+    /// The requests that another limit still holds. Each keeps its own slot.
+    bound: BTreeMap<Rank, Bound>,
+    /// When they are no longer bound.
+    bound_until: BTreeSet<(Instant, Rank)>,
     /// The first request and its slot, as far as the request knows.
     told: Option<(Rank, Instant)>,
     /// One moment by the clock of the store that gives the turns, in microseconds, and by our clock.
@@ -50,8 +50,8 @@ pub(super) struct Waiter {
 /// A request that may not proceed before this moment.
 struct Bound {
     until: Instant,
-    rank: Rank,
     waits: Waiter,
+    slot: TurnSlot,
 }
 
 /// Answers are at most this late; a larger difference means that the clock was set.
@@ -77,8 +77,8 @@ impl WaitClass {
         let waits = Waiter { waker: None, held: beside.map(|beside| beside.held) };
         match until.filter(|until| *until > now) {
             Some(until) => {
-                self.bound_until.insert((until, number), slot);
-                self.bound.insert(number, Bound { until, rank, waits });
+                self.bound_until.insert((until, rank));
+                self.bound.insert(rank, Bound { until, waits, slot });
             }
             None => self.join(rank, waits, slot),
         }
@@ -87,7 +87,7 @@ impl WaitClass {
 
     fn join(&mut self, rank: Rank, waits: Waiter, slot: TurnSlot) {
         self.free.insert(rank, waits);
-        self.slots.insert(slot.place(), slot);
+        self.slots.insert(slot.place(), slot.decision);
     }
 
     /// The slot at its time by the store's clock. The store takes back only its last turn, so an answer that overtakes
@@ -109,26 +109,27 @@ impl WaitClass {
     }
 
     /// Removes a waiting request, and the last slot, which is no longer needed because the requests behind it move up.
-    pub(super) fn leave(&mut self, rank: Rank) -> Option<TurnSlot> {
-        if let Some(bound) = self.bound.remove(&rank.1) {
-            let slot = self.bound_until.remove(&(bound.until, rank.1))?;
-            return Some(self.offer(slot));
+    pub(super) fn leave(&mut self, rank: Rank, costs: &AskCosts) -> Option<TurnSlot> {
+        if let Some(bound) = self.bound.remove(&rank) {
+            self.bound_until.remove(&(bound.until, rank));
+            return Some(self.offer(bound.slot));
         }
         self.free.remove(&rank)?;
-        self.last_slot()
+        self.last_slot(costs)
     }
 
     /// Lets requests move up to a slot, and returns the slot that is left over.
     pub(super) fn offer(&mut self, slot: TurnSlot) -> TurnSlot {
-        if self.slots.last_key_value().is_none_or(|(last, _)| *last < slot.place()) {
+        let place = slot.place();
+        if self.slots.last_key_value().is_none_or(|(last, _)| *last < place) {
             return slot;
         }
-        self.slots.insert(slot.place(), slot);
-        self.last_slot().expect("one was put in")
+        self.slots.insert(place, slot.decision);
+        self.last_slot(&slot.costs).expect("one was put in")
     }
 
-    fn last_slot(&mut self) -> Option<TurnSlot> {
-        self.slots.pop_last().map(|(_, slot)| slot)
+    fn last_slot(&mut self, costs: &AskCosts) -> Option<TurnSlot> {
+        self.slots.pop_last().map(|((at, of), decision)| TurnSlot::new(at, of, costs.clone(), decision))
     }
 
     /// The next request whose slot has come, polled or not.
@@ -137,18 +138,18 @@ impl WaitClass {
         let slot = self.slots.first_entry().filter(|slot| slot.key().0 <= now)?;
         let ((latest, number), waits) = self.free.pop_first()?;
         debug_assert!(slot.key().0 <= latest, "no request goes after its rank");
-        Some((number, waits, slot.remove().decision))
+        Some((number, waits, slot.remove()))
     }
 
     /// Requests that other limits release before the next slot comes may move up to it, checked with each call.
     fn unbind(&mut self, now: Instant) {
-        while let Some(first) = self.bound_until.first_entry() {
+        while let Some(&(until, rank)) = self.bound_until.first() {
             let next = self.slots.first_key_value().map_or(now, |((at, _), _)| *at);
-            if first.key().0 > next.min(now) {
+            if until > next.min(now) {
                 return;
             }
-            let ((_, number), slot) = first.remove_entry();
-            if let Some(Bound { rank, waits, .. }) = self.bound.remove(&number) {
+            self.bound_until.pop_first();
+            if let Some(Bound { waits, slot, .. }) = self.bound.remove(&rank) {
                 self.join(rank, waits, slot);
             }
         }
@@ -184,7 +185,7 @@ impl WaitClass {
     fn set_waker(&mut self, rank: Rank, waker: Option<Waker>) {
         if let Some(waits) = self.free.get_mut(&rank) {
             waits.waker = waker;
-        } else if let Some(bound) = self.bound.get_mut(&rank.1) {
+        } else if let Some(bound) = self.bound.get_mut(&rank) {
             bound.waits.waker = waker;
         }
     }
@@ -200,7 +201,6 @@ impl WaitClass {
 mod tests {
     use super::*;
     use crate::store::{QuotaStatus, judge};
-    use crate::wait::under::AskCosts;
 
     fn slot(number: u64, at: Instant, spent_ms: u64) -> TurnSlot {
         let status = QuotaStatus::at_rest((0, 0), 1).with_remaining(0).spending(1);
@@ -217,7 +217,8 @@ mod tests {
             let slot = slot(number, after(spent_ms.min(5_000) + late), spent_ms);
             ranks.push(class.enter(number, slot, None, start));
         }
-        let freed: Vec<_> = ranks.into_iter().filter_map(|rank| class.leave(rank)).collect();
+        let freed: Vec<_> =
+            ranks.into_iter().filter_map(|rank| class.leave(rank, &AskCosts::new())).collect();
         let freed: Vec<_> = freed.iter().map(|slot| (slot.decision.spent_us() / 1_000, slot.at())).collect();
         assert_eq!(freed, [(90_000, after(5_000)), (12, after(17)), (11, after(16)), (10, after(15))]);
     }

@@ -137,7 +137,7 @@ impl Queues {
         let has_come = lines.come.remove(&place.number).is_some();
         let class = lines.class(under.line(), place.by, under.costs()).filter(|_| !has_come);
         let surplus = class.and_then(|class| {
-            let surplus = class.leave(place.rank);
+            let surplus = class.leave(place.rank, under.costs());
             news.wakers.extend(class.news());
             surplus
         });
