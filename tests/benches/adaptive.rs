@@ -141,7 +141,7 @@ fn uncontended_rows(bench: &mut Bench) {
             ["none", "fixed", "adaptive"].iter().for_each(|kind| uncontended(fields, kind)(1));
         } else if bench.wants(&work) {
             let [alone, fixed, adaptive] =
-                ["alone", "fixed", "adaptive"].map(|kind| Bill::of(&[fields, kind]).instructions);
+                ["alone", "fixed", "adaptive"].map(|kind| Bill::of(&[fields, kind], 1_000).instructions);
             bench.record(Row::fixed(&work, "instr", adaptive - alone, fixed - alone, Aim::Ratio(1.2)));
         }
     }

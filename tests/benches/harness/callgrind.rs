@@ -11,14 +11,15 @@ pub(crate) struct Bill {
     pub(crate) allocations: f64,
 }
 
-/// Two runs of these lengths differ by the requests alone.
-const TIMES: [u64; 2] = [500, 1_500];
+/// Requests of the first of two runs. The other one has more, and differs by these alone.
+const FIRST: u64 = 500;
 
 impl Bill {
-    /// Runs this program twice, with these arguments and the number of requests to send, as `--side ARGS.. TIMES`.
-    pub(crate) fn of(args: &[&str]) -> Self {
-        let [few, many] = TIMES.map(|times| run(args, times));
-        many.more_than(few).per((TIMES[1] - TIMES[0]) as f64)
+    /// Runs this program twice, with these arguments and the number of requests to send, as `--side ARGS.. TIMES`; the second time
+    /// with so many more.
+    pub(crate) fn of(args: &[&str], more: u64) -> Self {
+        let [few, many] = [FIRST, FIRST + more].map(|times| run(args, times));
+        many.more_than(few).per(more as f64)
     }
 
     pub(crate) fn more_than(self, other: Self) -> Self {
