@@ -152,7 +152,10 @@ impl Finder {
     /// path has this only reading, and the request is not a descriptor.
     #[inline]
     pub(super) fn by_path_alone(&self, path: &str) -> Option<[&[usize]; 2]> {
-        let lists = if self.has_only_paths { [self.paths.only(path)?, &self.others] } else { return None };
+        if !self.has_only_paths {
+            return None;
+        }
+        let lists = [self.paths.only(path)?, &self.others];
         let is_met = |rule: &usize| self.left(*rule) == ConditionsLeft::None;
         lists.iter().all(|rules| rules.iter().all(is_met)).then_some(lists)
     }
@@ -166,16 +169,17 @@ impl Finder {
     ) -> T {
         let mut found = match asking.described {
             Some(described) => self.candidates_of(described),
-            None => Lists::new(&self.others),
+            None => {
+                let mut found = Lists::new(&self.others);
+                for reading in readings {
+                    self.paths.find(reading.path(Sense::In), |places| found.add(places));
+                }
+                if !self.has_only_paths {
+                    self.find_beside_paths(asking, &mut found);
+                }
+                found
+            }
         };
-        if asking.described.is_none() {
-            for reading in readings {
-                self.paths.find(reading.path(Sense::In), |places| found.add(places));
-            }
-            if !self.has_only_paths {
-                self.find_beside_paths(asking, &mut found);
-            }
-        }
         look(found.all())
     }
 

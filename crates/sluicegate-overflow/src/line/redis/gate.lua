@@ -1,10 +1,11 @@
 -- The gate of the line, as in `schedule/gate.rs`, and its movements.
--- The time after which the expiries of all keys are set anew.
-local RENEWED = 60000000
 local HELD, TARGET, SLACK, SKIPPED = 2000000, 1000000, 350000, 16
 local LONGEST_STEP, LONGEST_PATIENCE = 60000000, 600000000
 local SILENT, SILENT_TURNS, BACK = 2000000, 3, 10000000
 local LEAST_BACK, MOST_BACK = 1000000, 5000000
+
+-- The time after which the expiries of all keys are set anew.
+local RENEWED = 60000000
 
 local function clock()
   local given = tonumber(ARGV[2])
@@ -29,10 +30,9 @@ end
 
 local function keep()
   line.now = now
-  local renews = now - line.renewed >= RENEWED
-  if renews then line.renewed = now end
   keep_places()
-  if renews then
+  if now - line.renewed >= RENEWED then
+    line.renewed = now
     redis.call("SET", LINE, packed(), "PX", KEPT)
     for at = 2, #KEYS do redis.call("PEXPIRE", KEYS[at], KEPT) end
   else

@@ -3,7 +3,7 @@ local AGAIN, KEPT_PLACE, CALLS, DOUBLED = 60000000, 600000000, 60000000, 20
 -- The time for which a turn is given again: no longer than its pass is good.
 local GIVEN_AGAIN = min(LASTS, AGAIN)
 local WAITING, PASSED_OVER, TURNED = 0, 1, 2
--- The places that this call has read, and those that it has changed.
+-- The places that this call has read, those that it has changed, and whether it has added one.
 local seen, changed, added = {}, {}, false
 
 local function rank_of(number, lot)

@@ -4,6 +4,15 @@ use std::sync::LazyLock;
 
 use sluicegate_redis::Script;
 
+/// The files with functions, in the order in which they use each other.
+const FUNCTIONS: [&str; 5] = [
+    include_str!("numbers.lua"),
+    include_str!("share.lua"),
+    include_str!("places.lua"),
+    include_str!("gate.lua"),
+    include_str!("schedule.lua"),
+];
+
 /// Decides one call of a line.
 pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
@@ -12,11 +21,7 @@ pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
             // A function within a function reaches what is outside of both without a search among all locals.
             "return (function()\n",
             &kept_numbers(),
-            include_str!("numbers.lua"),
-            include_str!("share.lua"),
-            include_str!("places.lua"),
-            include_str!("gate.lua"),
-            include_str!("schedule.lua"),
+            &FUNCTIONS.concat(),
             "end)()\n",
         ]
         .concat(),
@@ -108,13 +113,9 @@ mod tests {
     /// A number that is not kept would be nothing in the next call.
     #[test]
     fn each_number_of_a_line_that_the_script_uses_is_kept() {
-        let files = ["numbers", "share", "places", "gate", "schedule"];
-        let texts = files.map(|name| {
-            std::fs::read_to_string(format!("{}/src/line/redis/{name}.lua", env!("CARGO_MANIFEST_DIR")))
-                .expect("the file is there")
-        });
         let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
-        let code = texts.iter().flat_map(|text| text.lines()).filter(|line| !line.trim().starts_with("--"));
+        let code =
+            FUNCTIONS.iter().flat_map(|text| text.lines()).filter(|line| !line.trim().starts_with("--"));
         let used: BTreeSet<&str> = code
             .flat_map(|line| line.split("line.").skip(1))
             .map(|rest| rest.split(|c| !is_name(c)).next().unwrap_or_default())

@@ -64,18 +64,21 @@ impl<'a> ScriptReply<'a> {
 
     fn next_decision(&mut self, asks: &[KeyAsk]) -> Option<Decision> {
         let mut told = RequestStatuses::default();
+        let keeps =
+            |ask: &KeyAsk| ask.prepared.gives_back || ask.cross_slot.is_some() || ask.mode == Mode::Lease;
+        let keeps = asks.iter().any(keeps);
         let delay_us = match self.next()? {
-            0 => self.short(asks, &mut told)?,
+            0 => self.short(asks, keeps, &mut told)?,
             _ => self.long(asks, &mut told)?,
         };
         let decision = judge(self.now_us, delay_us, told.quotas);
-        let is_kept =
-            decision.is_allowed() && !told.traces.is_empty() && (delay_us > 0 || keeps_traces(asks));
+        let is_kept = decision.is_allowed() && (delay_us > 0 || keeps);
         Some(if is_kept { decision.with_traces(told.traces) } else { decision })
     }
 
-    /// Reads a short reply: the buckets as they were found and the script's verdicts, from which the rules derive the decision.
-    fn short(&mut self, asks: &[KeyAsk], told: &mut RequestStatuses) -> Option<u64> {
+    /// Reads a short reply: the buckets as they were found and the script's verdicts, from which the rules derive the decision. It
+    /// `keeps` the states in which they were found, if a receipt needs them.
+    fn short(&mut self, asks: &[KeyAsk], keeps: bool, told: &mut RequestStatuses) -> Option<u64> {
         let mut found = SmallVec::<[FoundBucket; 4]>::new();
         for ask in asks {
             let first = found.len();
@@ -95,7 +98,7 @@ impl<'a> ScriptReply<'a> {
             }
         }
         let granted = found.iter().all(|found| found.opens_us <= self.now_us);
-        let (mut first, now_us, keeps) = (0, self.now_us, keeps_traces(asks));
+        let (mut first, now_us) = (0, self.now_us);
         for (place, ask) in asks.iter().enumerate() {
             let mode = if granted { ask.mode } else { Mode::Peek };
             let quotas = ask.prepared.rules.len();
@@ -173,12 +176,6 @@ impl<'a> ScriptReply<'a> {
         let number = self.numbers.next()?;
         (0.0..=9_007_199_254_740_991.0).contains(&number).then_some(number as u64)
     }
-}
-
-/// Whether a decision about these asks needs the states that it found even if nothing waits.
-fn keeps_traces(asks: &[KeyAsk]) -> bool {
-    let keeps = |ask: &KeyAsk| ask.prepared.gives_back || ask.cross_slot.is_some() || ask.mode == Mode::Lease;
-    asks.iter().any(keeps)
 }
 
 /// The error for a reply that is not the script's, or a connection that is out of step.

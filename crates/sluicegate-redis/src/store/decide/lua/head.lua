@@ -5,7 +5,8 @@
 -- KEYS: one per ask, the name of the key under that policy. Its value is one group per policy text, the asker's own first:
 --   text: number of quotas, version, and per quota kind, six numbers of its rule, and id, as in encode.rs; if newcomers
 --     lack units of a burst, their number is the sixth;
---   the time of its asker's last change, which for the first group is the time of the write, and the time of its creation;
+--   the time of its asker's last change, which for the first group is the time of the write, and the time of its creation, or since
+--     when it has not been at rest;
 --   per quota its state: 1, until, a, b (for a log: base and count), birth, given; a log's entries follow, time and running sum.
 --     Or the short form, for a state as old as its group without refunds: 0, until, a, b. This until
 --     has 6 bytes and counts from the asker's last change of the group, and a and b have 3 bytes each.
