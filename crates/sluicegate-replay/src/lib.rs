@@ -69,7 +69,7 @@
 //!
 //! The replay does not see an attack that lasts through the whole log at one rate, unless its clients are even ones; nor one by fewer than ten
 //! new clients; nor one behind a proxy, if the log has only the proxy's address and no rule has the key `client`. In a log of less than six
-//! windows it finds only even clients. Above four million cells (requests that differ only in their moment within a minute) it draws a sample
+//! windows it finds only even clients. Above two million cells (requests that differ only in their moment within a minute) it draws a sample
 //! of the clients, and numbers are estimates.
 //!
 //! # How exact it is

@@ -11,8 +11,6 @@
 
 use std::hint::black_box;
 
-use std::net::IpAddr;
-
 use sluicegate_core::Policy;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_tower::limits::Limits;
@@ -132,9 +130,9 @@ impl LogEvaluation {
         self.keys.numbered(taken, numbered);
     }
 
-    /// The number of a client, which its requests carry on.
-    pub(crate) fn client(&mut self, address: Option<IpAddr>) -> u32 {
-        self.cells.client(address)
+    /// Fills `clients` with the numbers of the clients of a batch, which their requests carry on.
+    pub(crate) fn clients(&mut self, taken: &ParsedBatch, clients: &mut Vec<u32>) {
+        self.cells.clients(taken.requests().map(|(_, address, _)| address), clients);
     }
 
     /// Decides and counts all requests of one second.

@@ -1,22 +1,24 @@
 //! Requests by minute, client, user agent and path: [`MinuteCells`].
 //!
 //! # Bounds
-//! A cell takes 16 bytes, and there are at most four million. A log with more keeps the cells of half of its clients, drawn by a hash of
+//! A cell takes 16 bytes, and there are at most two million. A log with more keeps the cells of half of its clients, drawn by a hash of
 //! their numbers, next time of a quarter, and so on. Clients are drawn instead of requests, because all requests of a client characterize it.
-//! Each client takes about 60 bytes.
+//! Each client takes about 80 bytes.
 
-use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::hint::black_box;
 use std::net::IpAddr;
 
 use foldhash::fast::RandomState;
 use ipnet::IpNet;
 
 use crate::judge::figures::MINUTE_US;
+use crate::judge::slots::Slots;
 use crate::judge::suggest::mixed;
 use crate::read::{Came, NO_CLIENT};
 
 /// The most cells that are kept.
-const MOST: usize = 4 << 20;
+const MOST: usize = 2 << 20;
 
 /// Equal requests of a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,7 +41,11 @@ pub(in crate::judge) struct MinuteCells {
     most: usize,
     /// One in 2^level clients is kept.
     pub(super) level: u32,
-    numbers: HashMap<IpAddr, u32, RandomState>,
+    /// The numbers of clients, known by the bits of their addresses.
+    numbers: Slots<u128>,
+    hasher: RandomState,
+    /// The hash and the bits of each client of a batch that has an address.
+    batch: Vec<Option<(usize, u128)>>,
     pub(super) addresses: Vec<IpAddr>,
     /// Networks whose clients are left out by hand, and whether each client is in one.
     without: Vec<IpNet>,
@@ -54,18 +60,40 @@ impl MinuteCells {
             open: Vec::new(),
             most: MOST,
             level: 0,
-            numbers: HashMap::default(),
+            numbers: Slots::default(),
+            hasher: RandomState::default(),
+            batch: Vec::new(),
             addresses: Vec::new(),
             without,
             is_left_out: Vec::new(),
         }
     }
 
-    /// The number of a client.
-    pub(in crate::judge) fn client(&mut self, address: Option<IpAddr>) -> u32 {
-        let Some(address) = address.map(|address| address.to_canonical()) else { return NO_CLIENT };
-        *self.numbers.entry(address).or_insert_with(|| {
+    /// Fills `numbers` with the numbers of the clients of a batch.
+    pub(in crate::judge) fn clients(
+        &mut self,
+        addresses: impl Iterator<Item = Option<IpAddr>>,
+        numbers: &mut Vec<u32>,
+    ) {
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.clear();
+        batch.extend(addresses.map(|address| address.map(|address| hashed(&self.hasher, address))));
+        // Each client is somewhere else in memory, as each key is: see `RowKeys::numbered`.
+        black_box(batch.iter().flatten().fold(0, |seen, (hash, _)| seen ^ self.numbers.glance(*hash)));
+        numbers.clear();
+        numbers.extend(batch.iter().map(|client| client.map_or(NO_CLIENT, |client| self.client(client))));
+        self.batch = batch;
+    }
+
+    /// The number of a client: a new one for a client that was not seen before.
+    fn client(&mut self, (hash, bits): (usize, u128)) -> u32 {
+        if self.numbers.is_full() {
+            self.numbers.widen(self.addresses.iter().map(|address| hashed(&self.hasher, *address)));
+        }
+        self.numbers.find(hash, |_, known| known == bits).unwrap_or_else(|place| {
             let number = u32::try_from(self.addresses.len()).unwrap_or(NO_CLIENT - 1).min(NO_CLIENT - 1);
+            let address = IpAddr::from(bits.to_be_bytes()).to_canonical();
+            self.numbers.put(place, number, bits);
             self.addresses.push(address);
             self.is_left_out.push(self.without.iter().any(|network| network.contains(&address)));
             number
@@ -111,6 +139,16 @@ impl MinuteCells {
     }
 }
 
+/// The hash and the bits of an address; an IPv4 address has those of the IPv6 address that stands for it.
+fn hashed(hasher: &RandomState, address: IpAddr) -> (usize, u128) {
+    let bits = match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+    .to_bits();
+    (usize::try_from(hasher.hash_one(bits)).unwrap_or(usize::MAX), bits)
+}
+
 fn is_drawn(client: u32, level: u32) -> bool {
     level == 0 || mixed(client).trailing_zeros() >= level
 }
@@ -126,9 +164,12 @@ mod tests {
     #[test]
     fn equal_requests_of_a_minute_are_one_cell() {
         let mut cells = MinuteCells::new(vec!["198.51.100.0/24".parse().unwrap()]);
-        let [one, other] = ["192.0.2.1", "198.51.100.7"].map(|text| cells.client(text.parse().ok()));
-        assert_eq!((one, other, cells.client(None)), (0, 1, NO_CLIENT));
-        assert_eq!(cells.client("::ffff:192.0.2.1".parse().ok()), one);
+        let mut clients = Vec::new();
+        let addresses = ["192.0.2.1", "198.51.100.7", "-", "::ffff:192.0.2.1"];
+        cells.clients(addresses.iter().map(|text| text.parse().ok()), &mut clients);
+        let [one, other, none, again] = clients[..] else { panic!("one was lost: {clients:?}") };
+        assert_eq!((one, other, none, again), (0, 1, NO_CLIENT, one));
+        assert_eq!(cells.addresses[0], addresses[0].parse::<IpAddr>().unwrap());
         assert_eq!([one, other, NO_CLIENT].map(|client| cells.is_left_out(client)), [false, true, false]);
         for (minute, client, path) in [(0, one, 1), (0, other, 1), (0, one, 1), (0, one, 2), (1, one, 1)] {
             cells.count(minute * MINUTE_US + 7, came(client, path));
@@ -148,5 +189,20 @@ mod tests {
         assert!(cells.all.len() <= 1_000 && cells.level >= 3, "{}", cells.all.len());
         let one = cells.all[0].client;
         assert_eq!(cells.all.iter().filter(|cell| cell.client == one).count(), 10);
+    }
+
+    #[test]
+    fn clients_keep_their_numbers_while_the_table_grows() {
+        let mut cells = MinuteCells::new(Vec::new());
+        let address = |place: u32| match place % 2 {
+            0 => IpAddr::V4(place.into()),
+            _ => IpAddr::V6((u128::from(place) << 64).into()),
+        };
+        for _ in 0..2 {
+            let mut numbers = Vec::new();
+            cells.clients((0..3_000).map(|place| Some(address(place))), &mut numbers);
+            assert!(numbers.into_iter().eq(0..3_000));
+        }
+        assert!(cells.addresses.iter().copied().eq((0..3_000).map(address)));
     }
 }
