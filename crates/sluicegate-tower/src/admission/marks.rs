@@ -96,8 +96,11 @@ impl Marked {
         let Some(decided) = &self.decided else { return };
         self.is_read = match self.made.settings.extensions {
             // A decision that a handler sees is an announcement, too.
-            // Looked for before anything is written there, because reading what was just written stalls.
-            true => extensions.get::<Announced>().is_some() | extensions.insert(decided.clone()).is_some(),
+            true => {
+                // Looked for before anything is written there, because reading what was just written stalls.
+                let is_announced = extensions.get::<Announced>().is_some();
+                extensions.insert(decided.clone()).is_some() || is_announced
+            }
             false => {
                 // The outer layer will not read this decision.
                 let report = |outer| self.made.report_double(outer, decided);
