@@ -300,8 +300,8 @@ impl Replay {
     /// # Memory
     /// Each rule takes 70 to 100 bytes for each key that it has asked, if its policy has one quota, and 24 bytes for each minute with
     /// requests. Each key takes its bytes and about 40 more. At least ten seconds of requests are held to be put in order. Policies that
-    /// need a store have one, with room for 262,144 keys. Up to 32 MiB are kept to find unusual traffic, and about 80 bytes for each client. Nothing else grows with the lines, except what is kept to
-    /// [`suggest`](Self::suggest) limits.
+    /// need a store have one, with room for 262,144 keys. Up to 32 MiB are kept to find unusual traffic, and about 80 bytes for each
+    /// client. Nothing else grows with the lines, except what is kept to [`suggest`](Self::suggest) limits.
     pub fn run<N: Into<String>, R: Read + Send + 'static>(
         &self,
         logs: impl IntoIterator<Item = (N, R)>,
@@ -325,13 +325,13 @@ impl Replay {
             let latest_us = settings.span.latest_us;
             let has_come = |time: &u64| latest_us.is_none_or(|latest| *time <= latest);
             let when = |line: &[u8]| format.when(line).filter(has_come);
-            let (mut numbered, mut clients) = (Vec::new(), Vec::new());
+            let mut numbered = Vec::new();
             counts = take_apart(batches, when, readers, |taken| {
                 decider.numbered(&taken, &mut numbered);
-                decider.clients(&taken, &mut clients);
+                let clients = decider.clients(&taken);
                 let mut asks = &numbered[..];
-                for ((mut came, _, count), client) in taken.requests().zip(&clients) {
-                    came.client = *client;
+                for ((mut came, _, count), client) in taken.requests().zip(clients) {
+                    came.client = client;
                     let (own, others) = asks.split_at(count);
                     asks = others;
                     order.push(came, own.iter().copied(), |second| decider.second(second));

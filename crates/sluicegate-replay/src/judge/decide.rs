@@ -130,9 +130,9 @@ impl LogEvaluation {
         self.keys.numbered(taken, numbered);
     }
 
-    /// Fills `clients` with the numbers of the clients of a batch, which their requests carry on.
-    pub(crate) fn clients(&mut self, taken: &ParsedBatch, clients: &mut Vec<u32>) {
-        self.cells.clients(taken.requests().map(|(_, address, _)| address), clients);
+    /// The numbers of the clients of a batch, which their requests carry on.
+    pub(crate) fn clients(&mut self, taken: &ParsedBatch) -> Vec<u32> {
+        self.cells.clients(taken.requests().map(|(_, address, _)| address))
     }
 
     /// Decides and counts all requests of one second.

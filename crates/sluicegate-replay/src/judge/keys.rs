@@ -8,7 +8,6 @@
 //! # Units
 //! Numbers are given from 0 on, in the order of the log. There are at most 4,294,967,294 of each kind: keys beyond that count as one.
 
-use std::hash::BuildHasher;
 use std::hint::black_box;
 
 use foldhash::fast::RandomState;
@@ -16,7 +15,7 @@ use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 
 use crate::judge::order::NumberedAsk;
-use crate::judge::slots::Slots;
+use crate::judge::slots::{Slots, hash_of, next_number};
 use crate::read::{KeyedAsk, ParsedBatch};
 
 /// Keys with a number in each row that has asked for them, in the order of their first request there. The counts of a row are in lists by
@@ -124,7 +123,7 @@ impl KeyTable {
     /// Seeded anew for each replay, so that no client can choose keys that share a slot. Figures do not depend on it.
     #[inline]
     fn hash(&self, key: &[u8]) -> usize {
-        usize::try_from(self.hasher.hash_one(key)).unwrap_or(usize::MAX)
+        hash_of(&self.hasher, key)
     }
 
     /// The number of a key with these bytes and this hash: a new one for a key that was not seen before.
@@ -136,7 +135,7 @@ impl KeyTable {
         let (begin, is_short) = (Begin::of(key), key.len() <= Begin::BYTES);
         let is_it = |number, known| known == begin && (is_short || self.bytes(number) == key);
         self.numbers.find(hash, is_it).unwrap_or_else(|place| {
-            let number = next(self.ends.len());
+            let number = next_number(self.ends.len());
             self.numbers.put(place, number, begin);
             self.bytes.extend_from_slice(key);
             self.ends.push(self.bytes.len());
@@ -151,7 +150,7 @@ impl KeyTable {
         let mut begin = 0;
         numbers.widen(ends.iter().map(|end| {
             let key = &bytes[std::mem::replace(&mut begin, *end)..*end];
-            (usize::try_from(hasher.hash_one(key)).unwrap_or(usize::MAX), Begin::of(key))
+            (hash_of(hasher, key), Begin::of(key))
         }));
     }
 
@@ -171,18 +170,13 @@ impl KeyRow {
             self.numbers.widen(self.among_all.iter().map(|known| (mixed(*known), *known)));
         }
         self.numbers.find(mixed(among_all), |_, known| known == among_all).unwrap_or_else(|place| {
-            let number = next(self.among_all.len());
+            let number = next_number(self.among_all.len());
             self.numbers.put(place, number, among_all);
             self.among_all.push(among_all);
             self.kinds.push(kind);
             number
         })
     }
-}
-
-/// The number of a key that this many came before.
-fn next(before: usize) -> u32 {
-    u32::try_from(before).unwrap_or(u32::MAX - 1)
 }
 
 /// The hash of a number, by Fibonacci's multiplier: the keys of a row are often long runs of numbers, which would otherwise fill long runs

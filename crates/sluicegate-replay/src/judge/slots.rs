@@ -4,6 +4,8 @@
 //! Open addressing with linear probing (Knuth, The Art of Computer Programming, volume 3, section 6.4), over a power of two of slots.
 //! Nothing is ever removed, so no slot needs a mark for removed entries.
 
+use std::hash::{BuildHasher, Hash};
+
 /// A table of numbers, each beside a small value that identifies it.
 ///
 /// With a hundred rules the tables of all rows are far larger than the caches of a processor, so each search waits for memory. Here a
@@ -79,6 +81,17 @@ impl<K: Copy + Default> Slots<K> {
             }
         }
     }
+}
+
+/// The hash by which a number is found.
+#[inline]
+pub(super) fn hash_of(hasher: &impl BuildHasher, known_by: impl Hash) -> usize {
+    usize::try_from(hasher.hash_one(known_by)).unwrap_or(usize::MAX)
+}
+
+/// The number of an entry that this many came before.
+pub(super) fn next_number(before: usize) -> u32 {
+    u32::try_from(before).unwrap_or(FREE).min(FREE - 1)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@
 //! their numbers, next time of a quarter, and so on. Clients are drawn instead of requests, because all requests of a client characterize it.
 //! Each client takes about 80 bytes.
 
-use std::hash::BuildHasher;
 use std::hint::black_box;
 use std::net::IpAddr;
 
@@ -13,7 +12,7 @@ use foldhash::fast::RandomState;
 use ipnet::IpNet;
 
 use crate::judge::figures::MINUTE_US;
-use crate::judge::slots::Slots;
+use crate::judge::slots::{Slots, hash_of, next_number};
 use crate::judge::suggest::mixed;
 use crate::read::{Came, NO_CLIENT};
 
@@ -44,8 +43,6 @@ pub(in crate::judge) struct MinuteCells {
     /// The numbers of clients, known by the bits of their addresses.
     numbers: Slots<u128>,
     hasher: RandomState,
-    /// The hash and the bits of each client of a batch that has an address.
-    batch: Vec<Option<(usize, u128)>>,
     pub(super) addresses: Vec<IpAddr>,
     /// Networks whose clients are left out by hand, and whether each client is in one.
     without: Vec<IpNet>,
@@ -62,27 +59,19 @@ impl MinuteCells {
             level: 0,
             numbers: Slots::default(),
             hasher: RandomState::default(),
-            batch: Vec::new(),
             addresses: Vec::new(),
             without,
             is_left_out: Vec::new(),
         }
     }
 
-    /// Fills `numbers` with the numbers of the clients of a batch.
-    pub(in crate::judge) fn clients(
-        &mut self,
-        addresses: impl Iterator<Item = Option<IpAddr>>,
-        numbers: &mut Vec<u32>,
-    ) {
-        let mut batch = std::mem::take(&mut self.batch);
-        batch.clear();
-        batch.extend(addresses.map(|address| address.map(|address| hashed(&self.hasher, address))));
+    /// The numbers of the clients of a batch.
+    pub(in crate::judge) fn clients(&mut self, addresses: impl Iterator<Item = Option<IpAddr>>) -> Vec<u32> {
+        let hashed = |address| hashed(&self.hasher, address);
+        let batch: Vec<Option<(usize, u128)>> = addresses.map(|address| address.map(hashed)).collect();
         // Each client is somewhere else in memory, as each key is: see `RowKeys::numbered`.
         black_box(batch.iter().flatten().fold(0, |seen, (hash, _)| seen ^ self.numbers.glance(*hash)));
-        numbers.clear();
-        numbers.extend(batch.iter().map(|client| client.map_or(NO_CLIENT, |client| self.client(client))));
-        self.batch = batch;
+        batch.into_iter().map(|client| client.map_or(NO_CLIENT, |client| self.client(client))).collect()
     }
 
     /// The number of a client: a new one for a client that was not seen before.
@@ -91,7 +80,7 @@ impl MinuteCells {
             self.numbers.widen(self.addresses.iter().map(|address| hashed(&self.hasher, *address)));
         }
         self.numbers.find(hash, |_, known| known == bits).unwrap_or_else(|place| {
-            let number = u32::try_from(self.addresses.len()).unwrap_or(NO_CLIENT - 1).min(NO_CLIENT - 1);
+            let number = next_number(self.addresses.len());
             let address = IpAddr::from(bits.to_be_bytes()).to_canonical();
             self.numbers.put(place, number, bits);
             self.addresses.push(address);
@@ -146,7 +135,7 @@ fn hashed(hasher: &RandomState, address: IpAddr) -> (usize, u128) {
         IpAddr::V6(address) => address,
     }
     .to_bits();
-    (usize::try_from(hasher.hash_one(bits)).unwrap_or(usize::MAX), bits)
+    (hash_of(hasher, bits), bits)
 }
 
 fn is_drawn(client: u32, level: u32) -> bool {
@@ -164,9 +153,8 @@ mod tests {
     #[test]
     fn equal_requests_of_a_minute_are_one_cell() {
         let mut cells = MinuteCells::new(vec!["198.51.100.0/24".parse().unwrap()]);
-        let mut clients = Vec::new();
         let addresses = ["192.0.2.1", "198.51.100.7", "-", "::ffff:192.0.2.1"];
-        cells.clients(addresses.iter().map(|text| text.parse().ok()), &mut clients);
+        let clients = cells.clients(addresses.iter().map(|text| text.parse().ok()));
         let [one, other, none, again] = clients[..] else { panic!("one was lost: {clients:?}") };
         assert_eq!((one, other, none, again), (0, 1, NO_CLIENT, one));
         assert_eq!(cells.addresses[0], addresses[0].parse::<IpAddr>().unwrap());
@@ -199,8 +187,7 @@ mod tests {
             _ => IpAddr::V6((u128::from(place) << 64).into()),
         };
         for _ in 0..2 {
-            let mut numbers = Vec::new();
-            cells.clients((0..3_000).map(|place| Some(address(place))), &mut numbers);
+            let numbers = cells.clients((0..3_000).map(|place| Some(address(place))));
             assert!(numbers.into_iter().eq(0..3_000));
         }
         assert!(cells.addresses.iter().copied().eq((0..3_000).map(address)));
