@@ -7,7 +7,7 @@ use std::fmt;
 ///
 /// | kind | may succeed later | may have spent |
 /// |---|---|---|
-/// | [`Timeout`](StoreErrorKind::Timeout) | yes | yes |
+/// | [`Timeout`](StoreErrorKind::Timeout) | yes | yes, unless nothing was sent |
 /// | [`Unavailable`](StoreErrorKind::Unavailable) | yes | yes, unless nothing was sent |
 /// | [`Protocol`](StoreErrorKind::Protocol) | yes | yes |
 /// | the others: mistakes in the program | no | no |
@@ -33,7 +33,7 @@ pub struct StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The store did not answer within its deadline; whether it has spent the cost is unknown.
+    /// The store did not answer within its deadline; whether it has spent the cost is unknown, unless it was not asked before the deadline.
     Timeout,
     /// The store cannot be reached, so nothing was spent; or the connection broke before an answer arrived, and it is unknown
     /// whether the store has spent the cost.

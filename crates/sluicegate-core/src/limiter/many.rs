@@ -15,7 +15,7 @@ impl RateLimiter {
     /// For gateways and replays with many keys. In memory a batch costs less than separate checks, because the
     /// clock is read once and the waits for memory overlap, most of all with a bucket algorithm and more keys than fit the
     /// caches. A batch of 16 has most of this gain, and a batch of up to 32 allocates nothing. Over a network all calls run
-    /// at once, each as a future; on one Redis up to sixteen of them share a call of the script.
+    /// at once, each as a future; on one Redis up to 32 of them share a call of the script.
     ///
     /// A batch is decided by one policy throughout.
     ///

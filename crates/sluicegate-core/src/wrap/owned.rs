@@ -8,7 +8,7 @@ use crate::store::{Ask, Mode, PreparedPolicy};
 
 /// An ask that outlives its call, for store wrappers that continue after an answer.
 ///
-/// Cloning the key allocates above 51 bytes of text; everything else is a reference count.
+/// Cloning the key allocates above 51 bytes of text, and a receipt allocates; everything else is a reference count.
 #[derive(Debug)]
 pub struct OwnedAsk {
     policy: PreparedPolicy,
@@ -16,7 +16,8 @@ pub struct OwnedAsk {
     cost: u64,
     costs: SmallVec<[u64; 2]>,
     mode: Mode,
-    receipt: Option<Receipt>,
+    /// Boxed, because few asks have one.
+    receipt: Option<Box<Receipt>>,
 }
 
 impl OwnedAsk {
@@ -28,7 +29,7 @@ impl OwnedAsk {
             cost: ask.cost(),
             costs: ask.costs().into(),
             mode: ask.mode(),
-            receipt: ask.receipt().map(Receipt::copied),
+            receipt: ask.receipt().map(|receipt| Box::new(receipt.copied())),
         }
     }
 

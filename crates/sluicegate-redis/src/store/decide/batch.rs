@@ -2,32 +2,33 @@
 //!
 //! Half of what a decision costs Redis is reading a command and writing its reply. A request that
 //! finds the connection idle is sent at once; a request that arrives while others wait for their
-//! answers is sent with the next call, with up to fifteen others. The script decides them one after the
+//! answers is sent with the next call, with up to 31 others. The script decides them one after the
 //! other, independently.
 //!
 //! # Design
 //! - No timer: no request waits for others to arrive. Under light load each request is a call of its own, and
 //!   batches grow with the load.
-//! - At most 16 quotas a call: the server decides nothing else meanwhile, so a larger batch would
+//! - At most 32 quotas a call: the server decides nothing else meanwhile, so a larger batch would
 //!   delay all clients.
-//! - A request whose future was dropped before it was sent is left out; nothing of it was spent.
+//! - A request whose deadline passes before it is sent, in a process that is overloaded, is left out; nothing of it is spent.
 //! - On a Cluster a call is for keys of one slot, so requests of one slot share a call. While the slot moves, a node that has only
 //!   some of the keys refuses the whole call and has no effect; each request is then sent by itself.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::store::DecisionFuture;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout_at;
+use tokio::time::{Instant, timeout_at};
 
 use super::request::{DecisionResult, ScriptRequest, call};
 use crate::connection::{ConnectionState, is_of_moving_slot, part_of};
 
-/// The most quotas in one call: about fifty microseconds in which Redis serves nothing else.
-const MOST: usize = 16;
+/// The most quotas in one call: 80 microseconds with GCRA in which Redis serves nothing else, and 400 with sliding logs.
+const MOST: usize = 32;
 
 /// The number of counts of pending calls on a Cluster. Slots with the same remainder share a count.
 const COUNTS: usize = 1_024;
@@ -62,31 +63,28 @@ impl Batcher {
         Self { shared, queue }
     }
 
-    /// Decides a request, alone or with others.
-    pub(super) fn decide(
-        &self,
-        request: ScriptRequest,
-    ) -> impl Future<Output = DecisionResult> + Send + 'static {
-        let shared = Arc::clone(&self.shared);
-        let queue = self.queue.clone();
-        async move {
-            let slot = shared.slot(&request);
-            // Relaxed: a wrong guess costs only a separate call or a shared one.
-            let is_at_rest = shared.under_way(slot).load(Ordering::Relaxed) == 0;
-            if is_at_rest || !shared.connection.is_up_or_mending() {
-                return shared.alone(&request, slot).await;
-            }
-            let deadline = request.deadline;
-            let (answer, answered) = oneshot::channel();
-            // The other end lives as long as this one.
-            _ = queue.send(QueuedRequest { request, slot, answer });
+    /// Decides a request on this runtime, alone or with others.
+    pub(super) fn decide(&self, request: ScriptRequest, runtime: &Handle) -> DecisionFuture {
+        let slot = self.shared.slot(&request);
+        // Relaxed: a wrong guess costs only a separate call or a shared one.
+        let is_at_rest = self.shared.under_way(slot).load(Ordering::Relaxed) == 0;
+        if is_at_rest || !self.shared.connection.is_up_or_mending() {
+            let shared = Arc::clone(&self.shared);
+            return DecisionFuture::begun(runtime, async move { shared.alone(&request, slot).await });
+        }
+        let deadline = request.deadline;
+        let (answer, answered) = oneshot::channel();
+        // If there is no other end, its runtime has ended.
+        _ = self.queue.send(QueuedRequest { request, slot, answer });
+        DecisionFuture::begun(runtime, async move {
+            // A timer of its own: a call has the deadline of its last request, and may wait for a thread that is busy.
             let kind = match timeout_at(deadline, answered).await {
                 Ok(Ok(answer)) => return answer,
                 Ok(Err(_)) => StoreErrorKind::Unavailable,
                 Err(_) => StoreErrorKind::Timeout,
             };
             Err(StoreError::new(kind).in_part(part_of(slot)))
-        }
+        })
     }
 }
 
@@ -122,8 +120,14 @@ impl BatchSender {
     }
 
     /// Requests of one slot.
-    async fn batch(self: Arc<Self>, waiting: Vec<QueuedRequest>) {
-        let slot = waiting.first().map_or(0, |first| first.slot);
+    async fn batch(self: Arc<Self>, mut waiting: Vec<QueuedRequest>) {
+        let now = Instant::now();
+        for late in waiting.extract_if(.., |waiting| waiting.request.deadline <= now) {
+            let error = StoreError::new(StoreErrorKind::Timeout).in_part(part_of(late.slot));
+            _ = late.answer.send(Err(error.unsent()));
+        }
+        let Some(first) = waiting.first() else { return };
+        let slot = first.slot;
         let _under_way = UnderWay::begin(self.under_way(slot));
         let requests: Vec<&ScriptRequest> = waiting.iter().map(|waiting| &waiting.request).collect();
         let mut reply = call(&self.connection, part_of(slot), &requests).await;
@@ -150,31 +154,26 @@ impl BatchSender {
 
 /// Takes the waiting requests, and sends them; ends with the store.
 async fn gather(shared: Arc<BatchSender>, mut queue: mpsc::UnboundedReceiver<QueuedRequest>) {
-    let mut come = VecDeque::new();
-    let mut taken = Vec::new();
-    loop {
-        if come.is_empty() && queue.recv_many(&mut taken, 256).await == 0 {
-            return;
-        }
+    let mut come = Vec::new();
+    while queue.recv_many(&mut come, 256).await > 0 {
         // Lets other requests that the same answers have woken arrive.
         tokio::task::yield_now().await;
         while let Ok(waiting) = queue.try_recv() {
-            taken.push(waiting);
+            come.push(waiting);
         }
-        // The callers of closed requests have left, and their requests were not sent.
-        come.extend(taken.drain(..).filter(|waiting| !waiting.answer.is_closed()));
         // Stable: requests of one slot keep their order.
-        come.make_contiguous().sort_by_key(|waiting| waiting.slot);
-        while let Some(first) = come.pop_front() {
+        come.sort_by_key(|waiting| waiting.slot);
+        let mut come = come.drain(..).peekable();
+        while let Some(first) = come.next() {
             let (mut count, time, slot) = (first.request.quotas(), first.request.time, first.slot);
-            let mut waiting = vec![first];
-            while let Some(next) = come.front() {
+            let mut waiting = Vec::with_capacity(MOST.min(1 + come.len()));
+            waiting.push(first);
+            // With an injected clock, all requests of a call have the same time.
+            while let Some(next) = come.next_if(|next| {
                 count += next.request.quotas();
-                // With an injected clock, all requests of a call have the same time.
-                if count > MOST || next.request.time != time || next.slot != slot {
-                    break;
-                }
-                waiting.extend(come.pop_front());
+                count <= MOST && next.request.time == time && next.slot == slot
+            }) {
+                waiting.push(next);
             }
             tokio::spawn(Arc::clone(&shared).batch(waiting));
             // The call is sent before the next one is made, so that Redis decides it meanwhile.

@@ -66,7 +66,7 @@ impl Decider {
             });
         }
         let request = self.request(asks, client.deadline());
-        DecisionFuture::begun(&client.runtime, self.batches.decide(request))
+        self.batches.decide(request, &client.runtime)
     }
 
     /// Decides the asks of one slot for a request in several slots, by this deadline and in a call of its own. It begins at once, and
