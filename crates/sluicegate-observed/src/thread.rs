@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::lock::lock;
 
@@ -24,11 +25,15 @@ thread_local! {
 /// A bit for each lane that has an owner.
 static TAKEN: Mutex<u16> = Mutex::new(0);
 
+/// The number of threads that had no lane of their own.
+static SHARED: AtomicUsize = AtomicUsize::new(0);
+
 #[derive(Clone, Copy)]
 enum ThreadLane {
     Undrawn,
     Own(usize),
-    Shared,
+    /// None is its own; other threads have this place, too.
+    Shared(usize),
 }
 
 /// Gives the lane back when its thread ends. The next thread that takes it continues its counts: they belong to
@@ -47,13 +52,23 @@ struct Chance {
 pub(super) fn lane() -> Option<usize> {
     match LANE.get() {
         ThreadLane::Own(lane) => Some(lane),
-        ThreadLane::Shared => None,
-        ThreadLane::Undrawn => draw(),
+        ThreadLane::Shared(_) => None,
+        ThreadLane::Undrawn => draw().ok(),
     }
 }
 
+/// A place below [`LANES`], which this thread shares with as few others as possible.
+#[inline]
+pub(super) fn place() -> usize {
+    match LANE.get() {
+        ThreadLane::Own(place) | ThreadLane::Shared(place) => place,
+        ThreadLane::Undrawn => draw().unwrap_or_else(|shared| shared),
+    }
+}
+
+/// Draws a lane; if all are taken, `Err` with a place that is shared.
 #[cold]
-fn draw() -> Option<usize> {
+fn draw() -> Result<usize, usize> {
     // A thread that is about to end would not give it back.
     let own = TICKET.try_with(|_| {
         let mut taken = lock(&TAKEN);
@@ -63,15 +78,17 @@ fn draw() -> Option<usize> {
         }
         own
     });
-    let own = own.ok().flatten();
-    LANE.set(own.map_or(ThreadLane::Shared, ThreadLane::Own));
+    // Relaxed: a number that orders nothing else.
+    let own = own.ok().flatten().ok_or_else(|| SHARED.fetch_add(1, Ordering::Relaxed) % LANES);
+    LANE.set(own.map_or_else(ThreadLane::Shared, ThreadLane::Own));
     own
 }
 
 impl Drop for LaneGuard {
     fn drop(&mut self) {
         // Before another thread may take it.
-        if let ThreadLane::Own(lane) = LANE.replace(ThreadLane::Shared) {
+        if let ThreadLane::Own(lane) = LANE.get() {
+            LANE.set(ThreadLane::Shared(lane));
             *lock(&TAKEN) &= !(1 << lane);
         }
     }

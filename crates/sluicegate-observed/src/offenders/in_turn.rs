@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 
-use sluicegate_core::key::KeyRef;
-
 use super::cut::CutKey;
 use super::sketch::{Sketch, SketchedKey};
 
@@ -37,10 +35,21 @@ impl InTurn {
         Self { turn: 0, now: Sketch::new(room), before: Sketch::new(room) }
     }
 
-    /// Counts an ask of a key.
-    pub(super) fn count(&mut self, key: KeyRef<'_>, note: u64, now_us: u64) {
+    /// Counts an ask of the key with this digest.
+    pub(super) fn count(&mut self, digest: u64, key: impl FnOnce() -> CutKey, note: u64, now_us: u64) {
         self.turn_to(now_us);
-        self.now.count(key, note);
+        self.now.count(digest, key, note);
+    }
+
+    /// Counts an ask of an earlier moment, unless it is older than all that is counted now.
+    pub(super) fn count_late(&mut self, digest: u64, key: CutKey, note: u64, (at_us, now_us): (u64, u64)) {
+        self.turn_to(now_us);
+        // It may be a second ahead of a reader.
+        match self.turn.saturating_sub(at_us / TURN_US) {
+            0 => self.now.count_late(digest, key, note),
+            1 => self.before.count_late(digest, key, note),
+            _ => {}
+        }
     }
 
     /// The keys that came most often, in the order of their certain counts, and the number of all asks. It includes each key that

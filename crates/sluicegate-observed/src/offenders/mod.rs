@@ -3,6 +3,7 @@
 mod cut;
 mod in_turn;
 mod listed;
+mod refused;
 mod sketch;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use self::in_turn::InTurn;
 use self::listed::RefusalNote;
 pub use self::listed::{Asker, Offender, OffenderKind, ShownKey};
 pub(super) use self::listed::{digest, shown};
+use self::refused::RefusedKeys;
 use super::lock::lock;
 
 /// The number of refused keys that are counted. With n of them, each key with more than one in n of the refusals is listed.
@@ -30,17 +32,18 @@ const ASKING: usize = 12;
 /// One in this many asks is looked at to find the keys that ask most.
 pub(super) const SAMPLED: u64 = 64;
 
-/// The keys of a policy that were refused most in the last 5 to 10 minutes, and those that asked most, in at most 16 KiB.
+/// The keys of a policy that were refused most in the last 5 to 10 minutes, and those that asked most, in at most 16 KiB; in floods,
+/// up to 32 KiB more.
 #[derive(Debug)]
 pub(super) struct Offenders {
-    refused: Mutex<InTurn>,
+    refused: RefusedKeys,
     asking: Mutex<InTurn>,
 }
 
 impl Offenders {
     /// An empty list.
     pub(super) fn new() -> Self {
-        Self { refused: Mutex::new(InTurn::new(REFUSED)), asking: Mutex::new(InTurn::new(ASKING)) }
+        Self { refused: RefusedKeys::new(REFUSED), asking: Mutex::new(InTurn::new(ASKING)) }
     }
 
     /// Counts a refused request with this key, with its wait, if one helps, and whether the key is suspended.
@@ -52,7 +55,7 @@ impl Offenders {
         now_us: u64,
     ) {
         let until_us = now_us.saturating_add(micros(retry_after.unwrap_or_default()));
-        lock(&self.refused).count(key, RefusalNote { until_us, is_suspended }.note(), now_us);
+        self.refused.count(key, RefusalNote { until_us, is_suspended }.note(), now_us);
     }
 
     /// Counts a request with this key, one in [`SAMPLED`], which left its quotas in these states. It is skipped if another thread
@@ -64,13 +67,14 @@ impl Offenders {
         now_us: u64,
     ) {
         if let Ok(mut asking) = self.asking.try_lock() {
-            asking.count(key, quotas.map(listed::left).min().unwrap_or(0), now_us);
+            let left = quotas.map(listed::left).min().unwrap_or(0);
+            asking.count(key.digest(), || CutKey::of(key), left, now_us);
         }
     }
 
     /// The keys that were refused most, the one with the most certain refusals first.
     pub(super) fn most_refused(&self, now_us: u64) -> Vec<Offender> {
-        let (total, keys) = lock(&self.refused).frequent(now_us);
+        let (total, keys) = self.refused.counted(now_us).frequent(now_us);
         keys.iter().map(|key| Offender::new(key, total, now_us)).collect()
     }
 
@@ -83,8 +87,8 @@ impl Offenders {
     /// The key that is listed with this [reference](Offender::reference), unless the key is too long to be kept whole.
     pub(super) fn find(&self, reference: &str) -> Option<Key> {
         let digest = listed::digest(reference)?;
-        let of = |keys: &Mutex<InTurn>| lock(keys).find(digest).and_then(|key| key.whole());
-        of(&self.refused).or_else(|| of(&self.asking))
+        let key = self.refused.find(digest).or_else(|| lock(&self.asking).find(digest).copied())?;
+        key.whole()
     }
 }
 

@@ -1,7 +1,5 @@
 //! The keys that come most often, in fixed memory: [`Sketch`].
 
-use sluicegate_core::key::KeyRef;
-
 use super::cut::CutKey;
 
 /// Counts of the keys that come most often: Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and
@@ -46,12 +44,17 @@ impl Sketch {
         Self { room, least: 0, next: 0, digests, counts, rest: Vec::with_capacity(room) }
     }
 
-    /// Counts an arrival of a key.
-    pub(super) fn count(&mut self, key: KeyRef<'_>, note: u64) {
-        let digest = key.digest();
+    /// Counts an arrival of the key with this digest.
+    pub(super) fn count(&mut self, digest: u64, key: impl FnOnce() -> CutKey, note: u64) {
         let place = self.place(digest).unwrap_or_else(|| self.take_in(digest, key));
         self.counts[place] += 1;
         self.rest[place].note = note;
+    }
+
+    /// Counts an arrival that others may have followed: the later of two notes stays, which is the higher one.
+    pub(super) fn count_late(&mut self, digest: u64, key: CutKey, note: u64) {
+        let before = self.place(digest).map_or(0, |place| self.rest[place].note);
+        self.count(digest, || key, note.max(before));
     }
 
     fn place(&self, digest: u64) -> Option<usize> {
@@ -63,8 +66,8 @@ impl Sketch {
     }
 
     /// Replaces one of the rarest keys by this one, which may have come as often.
-    fn take_in(&mut self, digest: u64, key: KeyRef<'_>) -> usize {
-        let rest = |error| SketchDetails { error, note: 0, key: CutKey::of(key) };
+    fn take_in(&mut self, digest: u64, key: impl FnOnce() -> CutKey) -> usize {
+        let rest = |error| SketchDetails { error, note: 0, key: key() };
         let place = self.counts.len();
         if place < self.room {
             self.digests.push(digest);

@@ -285,11 +285,47 @@ fn threads_that_refuse_at_once_lose_no_refusal() {
     assert_right(&offenders, &exact, 0, 0);
 }
 
+/// A thread that finds the list locked does not wait, until it has kept as many refusals as it may.
+#[test]
+fn a_refusal_that_comes_while_the_list_is_locked_is_counted_in_the_minutes_when_it_came() {
+    let offenders = Offenders::new();
+    let early = Ipv4Addr::new(10, 0, 0, 1);
+    let keep = |count: u32, now_us, read_us| {
+        let held = offenders.refused.counted(read_us);
+        let refuses = || (0..count).for_each(|_| refuse(&offenders, early, now_us));
+        std::thread::scope(|scope| scope.spawn(refuses).join().unwrap());
+        drop(held);
+    };
+    let listed = |now_us| {
+        let listed = offenders.most_refused(now_us);
+        listed.iter().map(|of| (of.key.clone(), of.rejected)).collect::<Vec<_>>()
+    };
+    keep(3, 0, 0);
+    refuse(&offenders, Ipv4Addr::LOCALHOST, TURN_US);
+    let of_both = vec![("10.0.0.1".to_owned(), 3), ("127.0.0.1".to_owned(), 1)];
+    assert_eq!(listed(TURN_US), of_both, "they came in the minutes before");
+    keep(16, 2 * TURN_US, 2 * TURN_US);
+    assert_eq!(listed(2 * TURN_US)[0], ("10.0.0.1".to_owned(), 16));
+    keep(2, 3 * TURN_US, 3 * TURN_US - 1);
+    assert_eq!(
+        listed(3 * TURN_US - 1)[0],
+        ("10.0.0.1".to_owned(), 18),
+        "its second ends in the next minutes"
+    );
+    let wait = Some(Duration::from_secs(3_600));
+    keep(1, 3 * TURN_US, 3 * TURN_US);
+    early.with_key(|key| offenders.refused(key, wait, true, 3 * TURN_US + 1));
+    assert!(offenders.most_refused(3 * TURN_US + 1)[0].suspended_until.is_some(), "the later one is shown");
+    keep(5, 3 * TURN_US, 3 * TURN_US);
+    assert_eq!(listed(9 * TURN_US), [], "those that are told too late are forgotten");
+    refuse(&offenders, Ipv4Addr::LOCALHOST, 9 * TURN_US);
+    assert_eq!(listed(9 * TURN_US), [("127.0.0.1".to_owned(), 1)]);
+}
+
 #[test]
 fn a_policy_takes_at_most_16_kib() {
-    let bytes = |keys: &Mutex<InTurn>| lock(keys).bytes();
     let offenders = Offenders::new();
-    let all = size_of::<Offenders>() + bytes(&offenders.refused) + bytes(&offenders.asking);
+    let all = size_of::<Offenders>() + offenders.refused.bytes() + lock(&offenders.asking).bytes();
     assert!(all <= 16 * 1024, "{all} bytes");
     assert!(Sketch::new(64).iter().next().is_none(), "and nothing before a key comes");
 }
