@@ -11,32 +11,50 @@ const MINUTE_US: u64 = 60_000_000;
 /// The most keys that are remembered: a page or an alert only needs to know whether there are many.
 const MOST: usize = 1_024;
 
-/// The digests of the keys that came in the last minute, with the time at which each came last.
+/// A full map is searched for old keys once in this time, because in a flood each key may be a new one.
+const SEARCHED_EVERY_US: u64 = 1_000_000;
+
+/// The digests of the keys that came in the last minute.
 #[derive(Default)]
-pub(super) struct SeenLately(Mutex<HashMap<u64, u64>>);
+pub(super) struct SeenLately(Mutex<SeenKeys>);
+
+#[derive(Default)]
+struct SeenKeys {
+    /// The time at which each key came last.
+    last_us: HashMap<u64, u64>,
+    searched_us: u64,
+}
 
 impl SeenLately {
     pub(super) fn see(&self, key: KeyRef<'_>, now_us: u64) {
-        let mut seen = lock(&self.0);
         let key = key.digest();
-        if seen.len() >= MOST && !seen.contains_key(&key) {
-            forget(&mut seen, now_us);
+        let mut seen = lock(&self.0);
+        if let Some(last_us) = seen.last_us.get_mut(&key) {
+            *last_us = now_us;
+            return;
         }
-        if seen.len() < MOST || seen.contains_key(&key) {
-            seen.insert(key, now_us);
+        if seen.last_us.len() >= MOST && now_us.abs_diff(seen.searched_us) >= SEARCHED_EVERY_US {
+            seen.forget(now_us);
+        }
+        if seen.last_us.len() < MOST {
+            seen.last_us.insert(key, now_us);
         }
     }
 
     /// The number of keys that came in the last minute, at most 1,024.
     pub(super) fn count(&self, now_us: u64) -> usize {
         let mut seen = lock(&self.0);
-        forget(&mut seen, now_us);
-        seen.len()
+        seen.forget(now_us);
+        seen.last_us.len()
     }
 }
 
-fn forget(seen: &mut HashMap<u64, u64>, now_us: u64) {
-    seen.retain(|_, at_us| now_us.saturating_sub(*at_us) < MINUTE_US);
+impl SeenKeys {
+    /// Forgets the keys that did not come in the last minute.
+    fn forget(&mut self, now_us: u64) {
+        self.searched_us = now_us;
+        self.last_us.retain(|_, at_us| now_us.saturating_sub(*at_us) < MINUTE_US);
+    }
 }
 
 #[cfg(test)]

@@ -175,11 +175,9 @@ impl Buckets {
     /// Whether any key owes units, or would if the clock were set back a little.
     pub(super) fn owe(&self, now_us: u64) -> bool {
         let earlier_us = now_us.saturating_sub(IDLE_AFTER_US);
-        !self.older(now_us).is_empty()
-            || self
-                .each
-                .iter()
-                .any(|bucket| bucket.ahead.latest_us() > earlier_us || bucket.fill(earlier_us).0 > 0)
+        let owes =
+            |bucket: &Arc<Bucket>| bucket.ahead.latest_us() > earlier_us || bucket.is_in_use(earlier_us);
+        !self.older(now_us).is_empty() || self.each.iter().any(owes)
     }
 
     /// The replacements whose keys may still matter, the youngest first. Drops the others and frees their memory.

@@ -342,7 +342,7 @@ impl Listeners {
 
     /// Calls all listeners, in the order in which they were added. Call it outside of all locks.
     pub fn tell(&self, event: &Event<'_>) {
-        for listener in self.all.load_full().iter().flat_map(|all| all.iter()) {
+        for listener in self.all.load().iter().flat_map(|all| all.iter()) {
             listener.event(event);
         }
     }

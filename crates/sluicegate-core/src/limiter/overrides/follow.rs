@@ -19,7 +19,10 @@ struct Follower(Weak<dyn Store>);
 
 impl Listener for Follower {
     fn event(&self, event: &Event<'_>) {
-        if let (Event::Shared(bytes), Some(store)) = (event, self.0.upgrade()) {
+        // Looked at first: a store tells of each decision, and an upgrade writes to a line that all threads share.
+        if let Event::Shared(bytes) = event
+            && let Some(store) = self.0.upgrade()
+        {
             learn(&store, bytes);
         }
     }
