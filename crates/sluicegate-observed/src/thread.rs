@@ -11,7 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::lock::lock;
 
 /// Threads that have a lane of their own; all others share one.
-pub(super) const LANES: usize = 16;
+pub(super) const LANES: usize = 64;
+
+/// Places at which threads meet only a few others.
+pub(super) const PLACES: usize = 16;
 
 /// One decision in this many is sampled.
 pub(super) const ONE_IN: usize = 64;
@@ -23,7 +26,7 @@ thread_local! {
 }
 
 /// A bit for each lane that has an owner.
-static TAKEN: Mutex<u16> = Mutex::new(0);
+static TAKEN: Mutex<u64> = Mutex::new(0);
 
 /// The number of threads that had no lane of their own.
 static SHARED: AtomicUsize = AtomicUsize::new(0);
@@ -32,7 +35,7 @@ static SHARED: AtomicUsize = AtomicUsize::new(0);
 enum ThreadLane {
     Undrawn,
     Own(usize),
-    /// None is its own; other threads have this place, too.
+    /// None is its own; the number is that of its place.
     Shared(usize),
 }
 
@@ -57,16 +60,17 @@ pub(super) fn lane() -> Option<usize> {
     }
 }
 
-/// A place below [`LANES`], which this thread shares with as few others as possible.
+/// A place below [`PLACES`], which this thread shares with as few others as possible.
 #[inline]
 pub(super) fn place() -> usize {
-    match LANE.get() {
-        ThreadLane::Own(place) | ThreadLane::Shared(place) => place,
-        ThreadLane::Undrawn => draw().unwrap_or_else(|shared| shared),
-    }
+    let number = match LANE.get() {
+        ThreadLane::Own(number) | ThreadLane::Shared(number) => number,
+        ThreadLane::Undrawn => draw().unwrap_or_else(|number| number),
+    };
+    number % PLACES
 }
 
-/// Draws a lane; if all are taken, `Err` with a place that is shared.
+/// Draws a lane; if all are taken, `Err` with the number of a place.
 #[cold]
 fn draw() -> Result<usize, usize> {
     // A thread that is about to end would not give it back.
@@ -79,7 +83,7 @@ fn draw() -> Result<usize, usize> {
         own
     });
     // Relaxed: a number that orders nothing else.
-    let own = own.ok().flatten().ok_or_else(|| SHARED.fetch_add(1, Ordering::Relaxed) % LANES);
+    let own = own.ok().flatten().ok_or_else(|| SHARED.fetch_add(1, Ordering::Relaxed));
     LANE.set(own.map_or_else(ThreadLane::Shared, ThreadLane::Own));
     own
 }

@@ -8,7 +8,7 @@ use sluicegate_core::key::KeyRef;
 use super::cut::CutKey;
 use super::in_turn::InTurn;
 use crate::lock::lock;
-use crate::thread::{self, LANES};
+use crate::thread::{self, PLACES};
 
 /// The refusals that a thread keeps before it waits for the list.
 const LATE: usize = 16;
@@ -20,8 +20,8 @@ const LATE: usize = 16;
 #[derive(Debug)]
 pub(super) struct RefusedKeys {
     counted: Mutex<InTurn>,
-    /// For each place of threads; made when a thread first finds the list locked.
-    late: OnceLock<Box<[LateRefusals; LANES]>>,
+    /// For each [place](thread::place) of threads; made when one first finds the list locked.
+    late: OnceLock<Box<[LateRefusals; PLACES]>>,
 }
 
 /// Aligned, so that no cache line belongs to two places. Its lock is only taken under the lock of the list, or alone.
