@@ -73,6 +73,8 @@ mod tests {
             seen.see(Key::from(key).as_ref(), 100_000_000);
         }
         assert_eq!(seen.count(100_000_000), MOST);
+        assert_eq!(seen.count(159_500_000), MOST);
+        seen.see(Key::from(8_888).as_ref(), 160_400_000); // not searched again within a second
         seen.see(Key::from(9_999).as_ref(), 161_000_000);
         assert_eq!(seen.count(161_000_000), 1, "old ones make room");
     }
