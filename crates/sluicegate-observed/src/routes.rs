@@ -1,12 +1,15 @@
 //! Counts of requests by route: [`Routes`].
 
 use std::collections::HashMap;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
 use sluicegate_core::Outcome;
 
 use super::exported::{ExportedTotals, series};
+use super::lanes::Lanes;
 use super::lock::lock;
 use super::metrics::{ROUTE_DURATION, ROUTE_REQUESTS};
 use super::timing::Timing;
@@ -20,38 +23,56 @@ const NONE: &str = "none";
 
 const OUTCOMES: [Outcome; 4] = [Outcome::Allowed, Outcome::Denied, Outcome::Impossible, Outcome::Suspended];
 
-/// Decisions by route, and how long they took. Routes are counted only on demand, so one lock for all routes is enough.
+/// Decisions by route, and how long they took. Threads share no lock and no count, because all requests come by here.
 #[derive(Default)]
-pub(super) struct Routes(Mutex<HashMap<String, RouteCounts>>);
+pub(super) struct Routes(ArcSwap<RoutesByName>);
+
+type RoutesByName = HashMap<String, Arc<RouteCounts>, RandomState>;
 
 struct RouteCounts {
-    counts: [u64; OUTCOMES.len()],
+    counts: Lanes<{ OUTCOMES.len() }>,
     durations: Timing,
-    told: ExportedTotals<{ OUTCOMES.len() }>,
+    told: Mutex<ExportedTotals<{ OUTCOMES.len() }>>,
 }
 
 impl Routes {
     pub(super) fn count(&self, route: Option<&str>, outcome: Outcome, took: Duration) {
-        let mut all = lock(&self.0);
         let route = route.unwrap_or(NONE);
-        let route = if all.len() < MOST || all.contains_key(route) { route } else { OTHER };
-        if !all.contains_key(route) {
-            all.insert(route.to_owned(), RouteCounts::of(route));
+        let is_counted = |all: &RoutesByName| {
+            // There are others once there is no room for new routes.
+            let counts = all.get(route).or_else(|| all.get(OTHER));
+            counts.is_some_and(|counts| {
+                counts.counts.add([(outcome as usize, 1)]);
+                counts.durations.record(took, 1);
+                true
+            })
+        };
+        if !is_counted(&self.0.load()) {
+            self.begin(route);
+            is_counted(&self.0.load());
         }
-        if let Some(RouteCounts { counts, durations, .. }) = all.get_mut(route) {
-            counts[outcome as usize] += 1;
-            durations.record(took, 1);
-        }
+    }
+
+    #[cold]
+    fn begin(&self, route: &str) {
+        self.0.rcu(|all| {
+            let mut all = RoutesByName::clone(all);
+            let route = if all.len() < MOST { route } else { OTHER };
+            all.entry(route.to_owned()).or_insert_with(|| Arc::new(RouteCounts::of(route)));
+            all
+        });
     }
 
     /// Exports the counts that have grown.
     pub(super) fn tell(&self) {
-        let mut all = lock(&self.0);
-        for (route, RouteCounts { counts, told, .. }) in &mut *all {
+        for (route, RouteCounts { counts, told, .. }) in
+            self.0.load().iter().map(|(route, of)| (route, &**of))
+        {
             let of = |outcome: usize| {
                 series(ROUTE_REQUESTS, [("route", &**route), ("result", OUTCOMES[outcome].as_str())])
             };
-            told.tell(counts, |outcome| OUTCOMES[outcome] <= Outcome::Denied, of);
+            let mut told = lock(told);
+            told.tell(&counts.sums(), |outcome| OUTCOMES[outcome] <= Outcome::Denied, of);
         }
     }
 }
@@ -59,6 +80,33 @@ impl Routes {
 impl RouteCounts {
     fn of(route: &str) -> Self {
         let durations = Timing::of(series(ROUTE_DURATION, [("route", route)]));
-        Self { counts: [0; OUTCOMES.len()], durations, told: ExportedTotals::nobody() }
+        Self { counts: Lanes::new(), durations, told: Mutex::new(ExportedTotals::nobody()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn no_count_is_lost_while_threads_begin_routes_and_those_without_room_count_together() {
+        let routes = Routes::default();
+        let names: Vec<_> = (0..MOST + 9).map(|route| format!("/{route}")).collect();
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for name in &names {
+                        routes.count(Some(name), Outcome::Denied, Duration::ZERO);
+                    }
+                });
+            }
+        });
+        let all = routes.0.load();
+        let denied = |route: &str| all.get(route).map(|of| of.counts.sums()[Outcome::Denied as usize]);
+        let own = names.iter().filter_map(|route| denied(route)).collect::<Vec<_>>();
+        assert_eq!((all.len(), own.len()), (MOST + 1, MOST));
+        assert_eq!(own.iter().sum::<u64>() + denied(OTHER).unwrap(), 4 * names.len() as u64);
     }
 }
