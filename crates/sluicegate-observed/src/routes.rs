@@ -38,7 +38,7 @@ struct RouteCounts {
 impl Routes {
     pub(super) fn count(&self, route: Option<&str>, outcome: Outcome, took: Duration) {
         let route = route.unwrap_or(NONE);
-        let is_counted = |all: &RoutesByName| {
+        let has_counted = |all: &RoutesByName| {
             // There are others once there is no room for new routes.
             let counts = all.get(route).or_else(|| all.get(OTHER));
             counts.is_some_and(|counts| {
@@ -47,9 +47,9 @@ impl Routes {
                 true
             })
         };
-        if !is_counted(&self.0.load()) {
+        if !has_counted(&self.0.load()) {
             self.begin(route);
-            is_counted(&self.0.load());
+            has_counted(&self.0.load());
         }
     }
 
@@ -65,14 +65,12 @@ impl Routes {
 
     /// Exports the counts that have grown.
     pub(super) fn tell(&self) {
-        for (route, RouteCounts { counts, told, .. }) in
-            self.0.load().iter().map(|(route, of)| (route, &**of))
-        {
+        for (route, counted) in self.0.load().iter() {
             let of = |outcome: usize| {
                 series(ROUTE_REQUESTS, [("route", &**route), ("result", OUTCOMES[outcome].as_str())])
             };
-            let mut told = lock(told);
-            told.tell(&counts.sums(), |outcome| OUTCOMES[outcome] <= Outcome::Denied, of);
+            let mut told = lock(&counted.told);
+            told.tell(&counted.counts.sums(), |outcome| OUTCOMES[outcome] <= Outcome::Denied, of);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! State of each thread: the lane that it counts in ([`lane`]), and the sampling of decisions
+//! State of each thread: the lane that it counts in ([`lane`]), its place among others ([`place`]), and the sampling of decisions
 //! ([`one_in_64`]).
 //!
-//! Every decision reads both, so they are plain cells that need no set-up and no check whether they still exist.
+//! Every decision reads them, so they are plain cells that need no set-up and no check whether they still exist.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};

@@ -33,7 +33,7 @@ pub struct StoreError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The store did not answer within its deadline; whether it has spent the cost is unknown, unless it was not asked before the deadline.
+    /// The store did not answer within its deadline. It may have spent the cost, unless the deadline passed before it was asked.
     Timeout,
     /// The store cannot be reached, so nothing was spent; or the connection broke before an answer arrived, and it is unknown
     /// whether the store has spent the cost.

@@ -46,15 +46,20 @@ impl Sketch {
 
     /// Counts an arrival of the key with this digest.
     pub(super) fn count(&mut self, digest: u64, key: impl FnOnce() -> CutKey, note: u64) {
-        let place = self.place(digest).unwrap_or_else(|| self.take_in(digest, key));
-        self.counts[place] += 1;
-        self.rest[place].note = note;
+        *self.arrived(digest, key) = note;
     }
 
     /// Counts an arrival that others may have followed: the later of two notes stays, which is the higher one.
     pub(super) fn count_late(&mut self, digest: u64, key: CutKey, note: u64) {
-        let before = self.place(digest).map_or(0, |place| self.rest[place].note);
-        self.count(digest, || key, note.max(before));
+        let last = self.arrived(digest, || key);
+        *last = note.max(*last);
+    }
+
+    /// Counts an arrival; returns the note of the arrival before, 0 if none is known.
+    fn arrived(&mut self, digest: u64, key: impl FnOnce() -> CutKey) -> &mut u64 {
+        let place = self.place(digest).unwrap_or_else(|| self.take_in(digest, key));
+        self.counts[place] += 1;
+        &mut self.rest[place].note
     }
 
     fn place(&self, digest: u64) -> Option<usize> {
