@@ -75,7 +75,7 @@ pub trait ForLayers: sealed::Sealed + Sized {
 
     /// Whether dropping this limiter now closes its policy, and forgets no spent units: there is no other clone, and
     /// the store keeps its state elsewhere, or no key owes anything. A [`MemoryStore`](crate::MemoryStore) walks the policy's table
-    /// to find out, and takes a key that owes to do so for up to a minute, even if its units are given back meanwhile.
+    /// to find out.
     ///
     /// For code that opens policies as they are needed, and closes those that are not.
     ///

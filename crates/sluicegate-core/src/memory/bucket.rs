@@ -250,9 +250,9 @@ impl Bucket {
         is_over && set(0).is_ok()
     }
 
-    /// When some key that is not at rest will be, if there is one.
-    pub(super) fn in_use_until_us(&self, now_us: u64) -> Option<u64> {
-        self.made.get()?.home.in_use_until_us(now_us)
+    /// Whether any key is not at rest.
+    pub(super) fn is_in_use(&self, now_us: u64) -> bool {
+        self.made.get().is_some_and(|made| made.home.is_in_use(now_us))
     }
 
     /// The number of keys that are not at rest, and the maximum.

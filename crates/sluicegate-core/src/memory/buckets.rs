@@ -4,7 +4,6 @@
 //! the new ones follow, and each key is handed over by its next request. No table is walked.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
 
@@ -22,8 +21,6 @@ pub(super) struct Buckets {
     policy: Arc<Policy>,
     pub(super) each: Box<[Arc<Bucket>]>,
     replaced: Replacements,
-    /// Until when [`owe`](Self::owe) needs no other look; 0 if it found no debt yet.
-    owe_until_us: AtomicU64,
 }
 
 /// The plans of a key's quotas, in the order of the policy's; `None` for the policy's own quota.
@@ -63,8 +60,7 @@ impl Buckets {
         });
         let heirs: Vec<_> = heirs.filter(|heir| !heir.keeps()).collect();
         let youngest = BucketReplacement { heirs, how, replaced_us: now_us };
-        let replaced = from.replaced.followed_by(youngest, now_us);
-        Ok(Self { policy: Arc::clone(policy), each, replaced, owe_until_us: AtomicU64::new(0) })
+        Ok(Self { policy: Arc::clone(policy), each, replaced: from.replaced.followed_by(youngest, now_us) })
     }
 
     fn afresh(context: &Arc<StoreContext>, policy: &Arc<Policy>, began_us: u64) -> Result<Self, ConfigError> {
@@ -73,8 +69,7 @@ impl Buckets {
             .iter()
             .map(|quota| Bucket::new(context, policy, *quota.rule(), began_us).map(Arc::new));
         let each = each.collect::<Result<_, _>>()?;
-        let replaced = Replacements::default();
-        Ok(Self { policy: Arc::clone(policy), each, replaced, owe_until_us: AtomicU64::new(0) })
+        Ok(Self { policy: Arc::clone(policy), each, replaced: Replacements::default() })
     }
 
     /// The rule that an ask counts by under its policy's quota at this index: from the quota of its key, or from the policy's quota.
@@ -177,22 +172,12 @@ impl Buckets {
         self.has_older() || self.each.iter().any(|bucket| bucket.may_have_owed(key))
     }
 
-    /// Whether any key owes units, or would if the clock were set back a little. If a key was found that owes, it is taken to owe
-    /// until its debt is over, for a minute at most: finding one may read a whole table.
+    /// Whether any key owes units, or would if the clock were set back a little.
     pub(super) fn owe(&self, now_us: u64) -> bool {
-        // Relaxed: it may be out of date like any other answer here.
-        let found_us = self.owe_until_us.load(Ordering::Relaxed);
-        if (1..=IDLE_AFTER_US).contains(&found_us.saturating_sub(now_us)) || !self.older(now_us).is_empty() {
-            return true;
-        }
         let earlier_us = now_us.saturating_sub(IDLE_AFTER_US);
-        let until_us = self.each.iter().find_map(|bucket| {
-            let ahead = Some(bucket.ahead.latest_us()).filter(|latest_us| *latest_us > earlier_us);
-            ahead.or_else(|| bucket.in_use_until_us(earlier_us))
-        });
-        let Some(until_us) = until_us else { return false };
-        self.owe_until_us.store(until_us.min(now_us).saturating_add(IDLE_AFTER_US), Ordering::Relaxed);
-        true
+        let owes =
+            |bucket: &Arc<Bucket>| bucket.ahead.latest_us() > earlier_us || bucket.is_in_use(earlier_us);
+        !self.older(now_us).is_empty() || self.each.iter().any(owes)
     }
 
     /// The replacements whose keys may still matter, the youngest first. Drops the others and frees their memory.

@@ -147,9 +147,9 @@ impl Home {
         tables!(self, Self, table => table.in_use(now_us), Self::Logs(logs) => logs.in_use(now_us))
     }
 
-    /// When some key that is not at rest will be, if there is one.
-    pub(super) fn in_use_until_us(&self, now_us: u64) -> Option<u64> {
-        tables!(self, Self, table => table.in_use_until_us(now_us), Self::Logs(logs) => logs.in_use_until_us(now_us))
+    /// Whether any key is not at rest.
+    pub(super) fn is_in_use(&self, now_us: u64) -> bool {
+        tables!(self, Self, table => table.is_in_use(now_us), Self::Logs(logs) => logs.is_in_use(now_us))
     }
 }
 

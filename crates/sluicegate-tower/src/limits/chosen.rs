@@ -28,6 +28,9 @@ const STRETCH: usize = 10;
 /// The number of policies checked when one has to be closed: more than are opened, so that policies at rest are closed in time.
 const LOOKS: usize = 4;
 
+/// The time before a policy that had to stay open is looked at again: a look may read whole tables, under the lock of all requests.
+const LOOKED_AT_AFTER_US: u64 = 60_000_000;
+
 /// The choice of [`Limit::by`](crate::Limit::by) for a request.
 ///
 /// A [`Policy`], a [`PolicyBuilder`] and a [`RateLimiter`] convert into it, as does a `Result` of these: a request
@@ -112,6 +115,8 @@ struct Used {
     limiter: RateLimiter,
     /// The last use.
     last: u64,
+    /// When it was last found that closing it would forget something.
+    kept_at_us: Option<u64>,
 }
 
 impl OpenPolicies {
@@ -179,7 +184,7 @@ impl OpenPolicies {
         }
         let at_most = self.at_most.load(Ordering::Relaxed);
         if open.by_name.len() >= at_most {
-            open.close_some(at_most);
+            open.close_some(at_most, self.store.now_us());
         }
         let count = open.by_name.len();
         if count >= at_most.saturating_mul(STRETCH) {
@@ -189,7 +194,7 @@ impl OpenPolicies {
             self.with_accounts(RateLimiter::new(Arc::clone(&self.store), Policy::clone(&policy))?)?;
         let name: Arc<str> = policy.name().into();
         open.queue.push_back((Arc::clone(&name), uses));
-        open.by_name.insert(name, Used { policy, limiter: limiter.clone(), last: uses });
+        open.by_name.insert(name, Used { policy, limiter: limiter.clone(), last: uses, kept_at_us: None });
         drop(open);
         if count >= at_most {
             self.report_crowd(&limiter, count + 1, at_most);
@@ -221,6 +226,16 @@ impl OpenPolicies {
 }
 
 impl Used {
+    /// Whether closing it forgets nothing. Asked of its store once a minute.
+    fn may_close(&mut self, now_us: u64) -> bool {
+        if self.kept_at_us.is_some_and(|kept_at_us| kept_at_us.abs_diff(now_us) < LOOKED_AT_AFTER_US) {
+            return false;
+        }
+        let may_close = self.limiter.may_close();
+        self.kept_at_us = (!may_close).then_some(now_us);
+        may_close
+    }
+
     /// The limiter of a policy of this name. If only quotas differ, the key has quotas of its own; any other policy replaces the open one.
     fn limiter_for(&mut self, policy: Arc<Policy>) -> Result<RateLimiter, ConfigError> {
         if policy == self.policy {
@@ -238,11 +253,11 @@ impl Used {
 
 impl OpenTable {
     /// Closes a few of the least recently chosen policies, unless state would be lost.
-    fn close_some(&mut self, at_most: usize) {
+    fn close_some(&mut self, at_most: usize, now_us: u64) {
         for _ in 0..LOOKS {
             let Some((name, looked_at)) = self.queue.pop_front() else { return };
-            let Some(used) = self.by_name.get(&name) else { continue };
-            if used.last <= looked_at && used.limiter.may_close() {
+            let Some(used) = self.by_name.get_mut(&name) else { continue };
+            if used.last <= looked_at && used.may_close(now_us) {
                 self.by_name.remove(&name);
                 if self.by_name.len() < at_most {
                     return;

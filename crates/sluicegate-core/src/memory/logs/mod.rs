@@ -73,8 +73,8 @@ impl Logs {
         (0..SHARDS).map(|shard| self.lock(shard).in_use(now_us)).sum()
     }
 
-    /// The end of the last entry of the first log found with an entry that is not over, if there is one.
-    pub(super) fn in_use_until_us(&self, now_us: u64) -> Option<u64> {
-        (0..SHARDS).find_map(|shard| self.lock(shard).in_use_until_us(now_us))
+    /// Whether any key's log holds entries that still count.
+    pub(super) fn is_in_use(&self, now_us: u64) -> bool {
+        (0..SHARDS).any(|shard| self.lock(shard).in_use(now_us) > 0)
     }
 }

@@ -142,17 +142,7 @@ impl Shard {
 
     /// The number of logs that hold an entry that is not over.
     pub(super) fn in_use(&self, now_us: u64) -> usize {
-        self.ends_in_use(now_us).count()
-    }
-
-    /// The end of the first log that holds an entry that is not over.
-    pub(super) fn in_use_until_us(&self, now_us: u64) -> Option<u64> {
-        self.ends_in_use(now_us).next()
-    }
-
-    fn ends_in_use(&self, now_us: u64) -> impl Iterator<Item = u64> {
-        let ends = (0..self.logs.len()).map(move |log| self.until_us(log, now_us));
-        ends.filter(move |until_us| *until_us > now_us)
+        (0..self.logs.len()).filter(|log| self.until_us(*log, now_us) > now_us).count()
     }
 
     /// When `cost` would pass if nothing else arrived, with held units counted.

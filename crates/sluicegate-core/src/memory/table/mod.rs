@@ -106,9 +106,9 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         self.states_in_use(now_us).count()
     }
 
-    /// The end of the first state that is not at rest, if there is one. It reads up to that one without a lock.
-    pub(super) fn in_use_until_us(&self, now_us: u64) -> Option<u64> {
-        self.states_in_use(now_us).next().map(until_of)
+    /// Whether any slot holds a state that is not at rest. It reads up to the first one without a lock.
+    pub(super) fn is_in_use(&self, now_us: u64) -> bool {
+        self.states_in_use(now_us).next().is_some()
     }
 
     fn states_in_use(&self, now_us: u64) -> impl Iterator<Item = &[AtomicU64; WORDS]> {

@@ -137,6 +137,24 @@ async fn where_keys_owe_under_ten_times_as_many_as_stay_open_another_one_is_refu
     assert_eq!(send(&service, on_plan("more 5/h")).await.status(), StatusCode::OK);
 }
 
+/// Names that clients invent would otherwise read the tables of the open policies with each request.
+#[tokio::test]
+async fn a_policy_that_had_to_stay_open_is_looked_at_again_after_a_minute() {
+    let (store, clock) = store();
+    let (service, _) = service(by_plan(&store).open_at_most(1));
+    for plan in ["a 5/h", "b 5/h"] {
+        send(&service, on_plan(plan)).await;
+    }
+    // Closing it would forget nothing from now on.
+    Policy::gcra("a", "5/h").on(&store).unwrap().reset_all().unwrap();
+    clock.advance(Duration::from_secs(59));
+    send(&service, on_plan("c 5/h")).await;
+    assert_eq!(open_on(&store), ["a", "b", "c"], "nobody has looked since");
+    clock.advance(Duration::from_secs(1));
+    send(&service, on_plan("d 5/h")).await;
+    assert_eq!(open_on(&store), ["b", "c", "d"]);
+}
+
 #[tokio::test]
 async fn a_policy_under_which_a_key_is_suspended_or_waits_stays_open() {
     let (store, clock) = store();
