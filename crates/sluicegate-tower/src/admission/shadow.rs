@@ -38,9 +38,17 @@ pub struct ShadowCount {
 /// The most policies that are counted, because policies chosen per request may have many names.
 const MOST: usize = 1_000;
 
-/// The counts of a layer, in the order of the names of their policies. Clones count together.
+/// The counts of a layer. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shadows(Arc<RwLock<Vec<Arc<Counts>>>>);
+pub(crate) struct Shadows(Arc<AllCounts>);
+
+#[derive(Debug, Default)]
+struct AllCounts {
+    /// In the order of the names of their policies.
+    each: RwLock<Vec<Arc<Counts>>>,
+    /// Policies beyond the most share these, which are not shown, so that they share one line of the log a second, too.
+    beyond: Arc<Counts>,
+}
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -80,19 +88,21 @@ impl Shadows {
         add(if is_held { &counts.delayed } else { &counts.passed });
     }
 
-    /// The counts of this policy; if too many policies are counted, counts that are discarded.
+    /// The counts of this policy.
     fn of(&self, policy: &str) -> Arc<Counts> {
-        if let Ok(counts) = found(&self.0.read().unwrap_or_else(PoisonError::into_inner), policy) {
-            return counts;
+        let all = self.0.each.read().unwrap_or_else(PoisonError::into_inner);
+        match found(&all, policy) {
+            Ok(counts) => return counts,
+            Err(_) if all.len() >= MOST => return Arc::clone(&self.0.beyond),
+            Err(_) => drop(all),
         }
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.each.write().unwrap_or_else(PoisonError::into_inner);
         match found(&all, policy) {
             Ok(counts) => counts,
+            Err(_) if all.len() >= MOST => Arc::clone(&self.0.beyond),
             Err(at) => {
                 let counts = Arc::new(Counts { policy: policy.to_owned(), ..Counts::default() });
-                if all.len() < MOST {
-                    all.insert(at, Arc::clone(&counts));
-                }
+                all.insert(at, Arc::clone(&counts));
                 counts
             }
         }
@@ -101,7 +111,7 @@ impl Shadows {
     /// The counts of `known` policies in shadow, in their order, and then of others.
     pub(crate) fn counts(&self, known: impl Iterator<Item = Arc<Policy>>) -> Vec<ShadowCount> {
         let known: Vec<_> = known.collect();
-        let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.each.read().unwrap_or_else(PoisonError::into_inner);
         let is_known = |name: &str| known.iter().any(|policy| policy.name() == name);
         let shadows = known.iter().filter(|policy| policy.mode() == PolicyMode::Shadow);
         let count = |name: &str| found(&all, name).unwrap_or_default().shown(name);

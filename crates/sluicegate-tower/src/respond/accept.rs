@@ -7,6 +7,9 @@ use http::header::ACCEPT;
 
 use crate::key::RequestView;
 
+/// The most ranges of a request that are read: clients send up to ten.
+const MOST_RANGES: usize = 64;
+
 /// Whether the client prefers text, plain or HTML, to JSON. A browser names HTML
 /// with a higher weight than everything else. A client without a preference gets JSON.
 pub(super) fn wants_text(request: RequestView<'_>) -> bool {
@@ -15,27 +18,28 @@ pub(super) fn wants_text(request: RequestView<'_>) -> bool {
         return false;
     }
     let [mut json, mut plain, mut html] = [Best::default(); 3];
-    for range in lines.flat_map(|line| line.split(',')) {
+    for range in lines.flat_map(|line| line.split(',')).take(MOST_RANGES) {
         let mut parts = range.split(';').map(str::trim);
-        let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let media = parts.next().unwrap_or_default();
+        let is = |other: &str| media.eq_ignore_ascii_case(other);
         let mut names = parts.filter_map(|parameter| parameter.split_once('='));
         let weight = names.find(|(name, _)| name.eq_ignore_ascii_case("q")).map(|(_, weight)| weight);
         let weight = weight.map_or(1_000, thousandths);
-        match &*media {
-            "application/problem+json" | "application/json" => json.hears(2, weight),
-            "application/*" => json.hears(1, weight),
-            "text/plain" => plain.hears(2, weight),
-            "text/html" => html.hears(2, weight),
-            "text/*" => {
-                plain.hears(1, weight);
-                html.hears(1, weight);
+        if is("application/problem+json") || is("application/json") {
+            json.hears(2, weight);
+        } else if is("application/*") {
+            json.hears(1, weight);
+        } else if is("text/plain") {
+            plain.hears(2, weight);
+        } else if is("text/html") {
+            html.hears(2, weight);
+        } else if is("text/*") {
+            plain.hears(1, weight);
+            html.hears(1, weight);
+        } else if is("*/*") {
+            for kind in [&mut json, &mut plain, &mut html] {
+                kind.hears(0, weight);
             }
-            "*/*" => {
-                json.hears(0, weight);
-                plain.hears(0, weight);
-                html.hears(0, weight);
-            }
-            _ => {}
         }
     }
     plain.weight.max(html.weight) > json.weight
@@ -119,5 +123,14 @@ mod tests {
             assert_eq!(wants_text((&request).into()), text, "{accept}");
         }
         assert!(!wants_text((&Request::new(())).into()));
+    }
+
+    #[test]
+    fn of_more_ranges_than_any_client_sends_the_first_are_read() {
+        for (before, text) in [(0, true), (63, true), (64, false)] {
+            let accept = "image/png, ".repeat(before) + "text/html";
+            let request = Request::get("/").header("accept", accept).body(()).unwrap();
+            assert_eq!(wants_text((&request).into()), text, "{before}");
+        }
     }
 }
