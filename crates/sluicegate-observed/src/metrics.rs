@@ -125,7 +125,7 @@ pub const METRICS: [Metric; 43] = {
             &["route"],
             "How long limits took to decide on a request, by the route that it has matched.",
         ),
-        metric(UNITS, Counter, &["policy", "kind"], "UnitTotals that were spent, refunded and charged."),
+        metric(UNITS, Counter, &["policy", "kind"], "Units that were spent, refunded and charged."),
         metric(NEAR, Counter, &["policy"], "Requests that were allowed when less than a fifth was left."),
         metric(
             BUDGET_WARNINGS,
@@ -217,7 +217,7 @@ pub const METRICS: [Metric; 43] = {
             &["store"],
             "Policies chosen by requests that were opened beyond the bound of their limit, because keys owe under all others.",
         ),
-        metric(LEASED_UNITS, Gauge, &["store"], "UnitTotals that are leased to this process and not spent."),
+        metric(LEASED_UNITS, Gauge, &["store"], "Units that are leased to this process and not spent."),
         metric(LEASED_KEYS, Gauge, &["store"], "Keys that this process holds leases of."),
         metric(REFUSALS_KEPT, Gauge, &["store"], "Keys whose refusal a denial cache of this process keeps."),
         metric(
@@ -226,7 +226,7 @@ pub const METRICS: [Metric; 43] = {
             &["policy", "algorithm", "mode", "hidden"],
             "The policy in force; 0 for one that was.",
         ),
-        metric(QUOTA, Gauge, &["policy", "quota"], "UnitTotals of a quota in each of its periods."),
+        metric(QUOTA, Gauge, &["policy", "quota"], "Units of a quota in each of its periods."),
         metric(QUOTA_PERIOD, Gauge, &["policy", "quota"], "The period of a quota."),
         metric(
             REMAINING_RATIO,

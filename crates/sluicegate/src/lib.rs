@@ -2,6 +2,7 @@
 //! [comparison]: docs::comparison
 //! [cookbook]: docs::cookbook
 //! [examples]: https://github.com/sluicegate/sluicegate/tree/main/examples
+//! [features]: #features
 //! [fleet]: docs::fleet
 //! [gateway]: docs::gateway
 //! [getting_started]: docs::getting_started
@@ -59,6 +60,7 @@
 //! |---|---|
 //! | `axum`, on by default | `.rate_limit(..)` on routes and routers, [`Decided`] for handlers; `tower` with it |
 //! | `macros`, on by default | [`rate_limited`] on handlers, checked by the compiler; `axum` with it |
+//! | `calendar` | quotas by periods of the [`calendar`]: months, quarters and years; days and weeks in a time zone |
 //! | `tower` | [`RateLimitLayer`] and key extractors for any `http` service |
 //! | `secrets` | [`ApiKey`](key::ApiKey), [`Bearer`](key::Bearer) and [`Cookie`](key::Cookie): keys from secrets, of which only a digest is kept |
 //! | `jwt` | [`BearerJwt`](key::BearerJwt): verified JSON Web Tokens; the application chooses the crypto backend of jsonwebtoken |
@@ -72,7 +74,7 @@
 //! | `resilient` | [`Resilient`]: a breaker and a local fallback around a store that may be unreachable |
 //! | `redis` | [`RedisStore`]: limits that all instances of a service share; `resilient` with it |
 //! | `fleet` | [`DenyCache`](fleet::DenyCache), [`Leased`](fleet::Leased), [`Sharded`](fleet::Sharded), [`Regional`](fleet::Regional): shared limits, mostly decided without a call; `resilient` with it |
-//! | `rules` | [`Rules`](rules::Rules): limits in a file, changed without a deploy; `jwt` with it |
+//! | `rules` | [`Rules`](rules::Rules): limits in a file, changed without a deploy; `calendar` and `jwt` with it |
 //! | `redis-tls` | `rediss://` URLs; the application installs a rustls crypto provider |
 //! | `redis-deadpool` | Redis stores on a pool of deadpool-redis that the application has already |
 //! | `status` | [`StatusPage`](status::StatusPage): the page for the person on call |
@@ -395,7 +397,8 @@ pub mod redis {
 
 /// The answers to a client: the header fields of every response, and the response to a refused request.
 ///
-/// The defaults are both families of header fields and problem details (RFC 9457). Anything else is a closure:
+/// By default every response has `X-RateLimit-*`, a refusal has `RateLimit-Policy` and `RateLimit` as well, and its body is problem details
+/// (RFC 9457). [`HeaderFields`](respond::HeaderFields) has other fields, and a closure makes any other response:
 ///
 /// ```
 /// use axum::{Router, response::{Html, IntoResponse}, routing::get};
