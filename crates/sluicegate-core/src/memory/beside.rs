@@ -63,7 +63,17 @@ impl<T: Clone + Default> Beside<T> {
 
     /// The entry of the key; the default if there is none.
     pub(super) fn of(&self, key: u64) -> T {
-        if self.any() { self.lock().of.get(&key).cloned().unwrap_or_default() } else { T::default() }
+        self.look(key, T::clone)
+    }
+
+    /// Looks at the entry of the key; at the default if there is none.
+    pub(super) fn look<R>(&self, key: u64, look: impl FnOnce(&T) -> R) -> R {
+        if self.any()
+            && let Some(own) = self.lock().of.get(&key)
+        {
+            return look(own);
+        }
+        look(&T::default())
     }
 
     /// Changes a key's value, the default if it has none. Occasionally removes values of other keys that are over.

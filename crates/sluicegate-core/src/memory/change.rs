@@ -31,7 +31,7 @@ impl LockedSet<'_> {
             return true;
         }
         if trace.held {
-            return cell.bucket.holds.of(cell.hash).iter().any(|hold| hold.id == trace.birth);
+            return cell.bucket.holds.has(cell.hash, trace.birth);
         }
         match self {
             LockedSet::Log(shard) => {
@@ -63,7 +63,7 @@ impl LockedSet<'_> {
                 Effect::default()
             }
             Mode::Reset => {
-                bucket.holds.change(hash, |held| held.clear());
+                bucket.holds.clear(hash);
                 bucket.has_no_floor(hash);
                 bucket.was_reset(now_us);
                 self.reset(hash);

@@ -144,7 +144,7 @@ impl LockedSet<'_> {
 
     /// Forgets a key that was handed over.
     fn forget(&mut self, cell: &BucketCell<'_>, now_us: u64) {
-        cell.bucket.holds.change(cell.hash, |held| held.clear());
+        cell.bucket.holds.clear(cell.hash);
         cell.bucket.has_no_floor(cell.hash);
         match self {
             LockedSet::Log(shard) => shard.reset(cell.hash),

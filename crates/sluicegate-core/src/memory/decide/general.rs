@@ -16,7 +16,7 @@ use crate::few::{few, sort_few};
 use crate::memory::bucket::Bucket;
 use crate::memory::change::Effect;
 use crate::memory::handover::Handover;
-use crate::memory::holds::KeyHolds;
+use crate::memory::holds::Departures;
 use crate::memory::home::{Copied, Home};
 use crate::memory::place::{BucketCell, LockedSets, Spot};
 use crate::memory::plans::NumberedRule;
@@ -227,7 +227,7 @@ fn count_rejected(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, judged:
 /// Spends of one bucket need no trial: the second is judged by the sum of both. Only if reports
 /// are among them is each carried out in turn, and all of them undone at the end.
 fn judge_each(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
-    let mut undo: SmallVec<[(&BucketCell<'_>, Copied, KeyHolds, State); 1]> = SmallVec::new();
+    let mut undo: SmallVec<[(&BucketCell<'_>, Copied, Departures, State); 1]> = SmallVec::new();
     let judged = cells.iter().enumerate().map(|(index, cell)| {
         let twins = |of: &'_ [BucketCell<'_>], is: fn(Mode) -> bool| {
             let found = of.iter().filter(|twin| twin.is_twin_of(cell) && is(twin.ask.mode()));
@@ -244,7 +244,7 @@ fn judge_each(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64
         }
         if is_tried && judged.passed() && twins(&cells[index + 1..], |_| true).is_some() {
             let bucket = cell.bucket;
-            let (held, floor) = (bucket.holds.of(cell.hash), bucket.floors.of(cell.hash, now_us));
+            let (held, floor) = (bucket.holds.copy(cell.hash), bucket.floors.of(cell.hash, now_us));
             undo.push((cell, place.copy(cell.hash, now_us), held, floor));
             let delay_us = delay(mode, &judged, now_us);
             place.change(cell, now_us, now_us.saturating_add(delay_us));

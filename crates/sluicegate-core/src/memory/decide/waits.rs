@@ -29,12 +29,12 @@ impl PolicyBuckets {
         let longest_us = cell.by.rule.longest_spend_us();
         // Relaxed: it only has to be a different number each time.
         let id = self.context.fresh_hold();
-        let hold = Hold { id, units, until_us: departs_us };
-        bucket.holds.add(cell.hash, hold, |hold| is_over(bucket, hold, now_us));
+        let hold = Hold { units, until_us: departs_us };
+        bucket.holds.add(cell.hash, id, hold, |hold| is_over(bucket, hold, now_us));
         bucket.reaches(cell.hash, departs_us.saturating_add(longest_us));
         bucket.ahead.note(departs_us);
         let after = State::new(ready_us, 0);
-        Effect { spent: units, trace: Trace { birth: hold.id, held: true, after, ..Trace::default() } }
+        Effect { spent: units, trace: Trace { birth: id, held: true, after, ..Trace::default() } }
     }
 }
 
@@ -64,7 +64,8 @@ pub(super) fn holds(
     may_hold && cells.iter().any(waits) && is_sooner()
 }
 
-/// Whether the other limits can hold the units of a waiting request: a key holds at most half of the burst, or one unit.
+/// Whether the other limits can hold the units of a waiting request: a key holds at most half of the burst, or one unit, and until at most
+/// 100 moments.
 pub(super) fn has_room_to_hold(
     cells: &[BucketCell<'_>],
     judged: &[Judged],
@@ -76,10 +77,10 @@ pub(super) fn has_room_to_hold(
     holding.iter().enumerate().all(|(index, cell)| {
         let twins = holding[..index].iter().filter(|twin| twin.is_twin_of(cell));
         let ahead = twins.fold(0, |sum: u64, twin| sum.saturating_add(twin.ask.cost()));
-        let held = cell.bucket.holds.units(cell.hash).saturating_add(ahead);
+        let units = ahead.saturating_add(cell.ask.cost());
         let most = (cell.by.rule.capacity() / 2).max(1);
-        let has_room = || cell.bucket.holds.has_room(now_us, |hold| is_over(cell.bucket, hold, now_us));
-        held.saturating_add(cell.ask.cost()) <= most && (held > 0 || has_room())
+        let is_over = |hold: &Hold| is_over(cell.bucket, hold, now_us);
+        cell.bucket.holds.has_room(cell.hash, (units, most), now_us, is_over)
     })
 }
 

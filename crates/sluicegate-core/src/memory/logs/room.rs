@@ -51,7 +51,13 @@ impl Shard {
 
     /// The time of the last entry of a log.
     pub(super) fn newest_us(&self, log: usize) -> u64 {
-        self.entries.get(self.logs[log].tail as usize).map_or(0, |entry| entry.at_us)
+        self.newest(log).map_or(0, |(at_us, _)| at_us)
+    }
+
+    /// The time and cost of the last entry of a log.
+    pub(super) fn newest(&self, log: usize) -> Option<(u64, u64)> {
+        let entry = self.entries.get(self.logs[log].tail as usize)?;
+        Some((entry.at_us, entry.cost.into()))
     }
 
     /// The time for which the entries of a log are kept, in microseconds.

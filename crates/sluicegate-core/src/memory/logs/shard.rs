@@ -5,6 +5,8 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use smallvec::SmallVec;
+
 use crate::algorithm::{SlidingLog, Slot};
 use crate::memory::beside::IdentityHasher;
 use crate::memory::holds::{self, Hold};
@@ -153,7 +155,8 @@ impl Shard {
         now_us: u64,
         cost: u64,
     ) -> Slot {
-        let (head, sum, inherited) = match self.current(hash, now_us) {
+        let log = self.current(hash, now_us);
+        let (head, sum, inherited) = match log {
             Some(log) => (self.logs[log].head, self.counted(log, rule, now_us), None),
             None => (NIL, 0, self.inherited(hash, now_us)),
         };
@@ -163,19 +166,21 @@ impl Shard {
         if held.is_empty() {
             return rule.slot(entries, sum, now_us, cost);
         }
-        // A held unit counts from now until one period after its departure, at which it will be entered.
-        let mut entries: Vec<(u64, u64)> = entries.collect();
+        // A held unit counts from now until one period after its departure, at which it will be entered: behind the newest entry or in it.
+        let newest = log.and_then(|log| self.newest(log)).or(inherited).filter(counts);
+        let mut last: SmallVec<[(u64, u64); 4]> = newest.into_iter().collect();
         for hold in held {
-            match entries.last_mut() {
+            match last.last_mut() {
                 Some((at_us, cost))
                     if hold.until_us <= *at_us || rule.is_one_entry(*at_us, hold.until_us) =>
                 {
                     (*at_us, *cost) = (hold.until_us.max(*at_us), cost.saturating_add(hold.units));
                 }
-                _ => entries.push((hold.until_us, hold.units)),
+                _ => last.push((hold.until_us, hold.units)),
             }
         }
-        rule.slot(entries.into_iter(), sum.saturating_add(holds::units(held)), now_us, cost)
+        let older = entries.take_while(|entry| Some(*entry) != newest);
+        rule.slot(older.chain(last), sum.saturating_add(holds::units(held)), now_us, cost)
     }
 
     /// Whether no entry comes a period or more after that entry. A later turn cannot use a gap before it.

@@ -2,6 +2,7 @@
 
 mod crowd;
 mod goodput;
+mod held;
 mod leaving;
 mod reservations;
 pub(crate) mod turns;
