@@ -186,7 +186,7 @@ impl Keys {
             "this needs the section \"jwt\", which says how tokens are verified",
             problems,
         )?;
-        jwt.claim(claim).map(Arc::new).map_err(|error| problems.error(word.place, error.problem())).ok()
+        Some(Arc::new(jwt.claim(claim)))
     }
 
     /// The listed keys; `None` if there are none, which is reported here or by the section.

@@ -2,14 +2,16 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, crypto, decode};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, crypto};
 use serde_json::{Map, Value};
 use sluicegate_core::{ConfigError, Key};
 
 use super::bearer;
 use super::digest::Digest;
+use super::verifier::TokenVerifier;
 use crate::key::text::{MAX_LENGTH, config_error};
 use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
 
@@ -32,6 +34,8 @@ const MAX_LEEWAY: Duration = Duration::from_secs(3_600);
 /// address in front, in a layer of its own, and let the limit with this key reject requests without a key: their units stay
 /// spent in the outer layer. A refusal for lack of units gives the units back, so it would not limit verification.
 ///
+/// Clones verify the token of a request once, for all claims that they read in it.
+///
 /// For keys that change, combine several extractors: `BearerJwt::rs256(new)?.or(BearerJwt::rs256(old)?)`.
 ///
 /// # Crypto backend
@@ -50,16 +54,16 @@ const MAX_LEEWAY: Duration = Duration::from_secs(3_600);
 ///     .or(PeerIp::new());
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
+#[derive(Clone)]
 pub struct BearerJwt {
-    key: DecodingKey,
-    validation: Validation,
+    verifier: Arc<TokenVerifier>,
     claim: Box<str>,
     digest: Digest,
 }
 
 /// The claims of a verified token.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Claims(Map<String, Value>);
+pub struct Claims(Arc<Map<String, Value>>);
 
 impl BearerJwt {
     /// Tokens signed with HMAC-SHA-256.
@@ -96,23 +100,30 @@ impl BearerJwt {
         try_backend(algorithm, &key)?;
         let mut validation = Validation::new(algorithm);
         validation.validate_nbf = true;
-        Ok(Self { key, validation, claim: "sub".into(), digest: Digest::of("jwt", "sub") })
+        let verifier = Arc::new(TokenVerifier { key, validation });
+        Ok(Self { verifier, claim: "sub".into(), digest: Digest::of("jwt", "sub") })
+    }
+
+    fn validation(&mut self) -> &mut Validation {
+        &mut Arc::make_mut(&mut self.verifier).validation
     }
 
     /// Accepts only tokens for this audience, or for one of several if it is called again. Default: only tokens without an audience.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
-        self.validation.aud.get_or_insert_default().insert(audience.into());
+        let validation = self.validation();
+        validation.aud.get_or_insert_default().insert(audience.into());
         // Required as well, because otherwise a token without the claim would not be checked.
-        self.validation.required_spec_claims.insert("aud".into());
+        validation.required_spec_claims.insert("aud".into());
         self
     }
 
     /// Accepts only tokens from this issuer, or from one of several if it is called again. Default: any issuer that has the key.
     #[must_use]
     pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
-        self.validation.iss.get_or_insert_default().insert(issuer.into());
-        self.validation.required_spec_claims.insert("iss".into());
+        let validation = self.validation();
+        validation.iss.get_or_insert_default().insert(issuer.into());
+        validation.required_spec_claims.insert("iss".into());
         self
     }
 
@@ -124,7 +135,7 @@ impl BearerJwt {
         if leeway > MAX_LEEWAY {
             return Err(config_error(format!("a leeway of {leeway:?}: use at most an hour")));
         }
-        self.validation.leeway = leeway.as_secs();
+        self.validation().leeway = leeway.as_secs();
         Ok(self)
     }
 
@@ -151,13 +162,7 @@ impl BearerJwt {
             return Err(MissingKey::new("the token is too long"));
         }
         // The library's error messages may repeat parts of the token.
-        let token = decode(token, &self.key, &self.validation);
-        let token = token.map_err(|_| MissingKey::new("the token is not valid"))?;
-        if token.header.crit.is_some() {
-            // RFC 7515, section 4.1.11: a token with `crit` extensions that are not understood is invalid.
-            return Err(MissingKey::new("the token is not valid"));
-        }
-        Ok(Claims(token.claims))
+        self.verifier.verify(token).ok_or_else(|| MissingKey::new("the token is not valid"))
     }
 }
 
@@ -178,7 +183,7 @@ impl KeyExtractor for BearerJwt {
     }
 
     fn forms(&self) -> Vec<KeyForm> {
-        let only = self.validation.iss.as_ref().filter(|all| all.len() == 1);
+        let only = self.verifier.validation.iss.as_ref().filter(|all| all.len() == 1);
         let only = only.and_then(|all| all.iter().next().cloned());
         let digest = self.digest.clone();
         let name = "the subject of a token, with its issuer";
@@ -197,13 +202,17 @@ fn key_of(digest: &Digest, issuer: &str, subject: &str) -> Key {
 impl fmt::Debug for BearerJwt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BearerJwt")
-            .field("algorithms", &self.validation.algorithms)
+            .field("algorithms", &self.verifier.validation.algorithms)
             .field("claim", &self.claim)
             .finish_non_exhaustive()
     }
 }
 
 impl Claims {
+    pub(super) fn new(claims: Map<String, Value>) -> Self {
+        Self(Arc::new(claims))
+    }
+
     /// A claim that is a text.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.as_str()

@@ -11,6 +11,8 @@ mod cookie;
 mod digest;
 #[cfg(feature = "jwt")]
 mod jwt;
+#[cfg(feature = "jwt")]
+mod verifier;
 
 pub use self::api_key::ApiKey;
 pub use self::bearer::Bearer;
