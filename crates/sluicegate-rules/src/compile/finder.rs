@@ -24,7 +24,7 @@ pub(super) struct Finder {
     paths: PathTree,
     hosts: FastMap<String, Vec<usize>>,
     headers: Vec<(HeaderName, FastMap<HeaderValue, Vec<usize>>)>,
-    query: FastMap<(String, String), Vec<usize>>,
+    query: FastMap<String, FastMap<String, Vec<usize>>>,
     methods: FastMap<Method, Vec<usize>>,
     /// Rules by the index of the tier.
     tiers: Vec<(Arc<TierPlan>, Vec<Vec<usize>>)>,
@@ -131,7 +131,9 @@ impl Finder {
                     });
                     add(&mut finder.headers[at].1, value.clone(), place);
                 }
-                Some(FindBy::Query(pair)) => add(&mut finder.query, pair.clone(), place),
+                Some(FindBy::Query((name, value))) => {
+                    add(finder.query.entry(name.clone()).or_default(), value.clone(), place);
+                }
                 Some(FindBy::Method) => {
                     matcher.methods.iter().for_each(|method| add(&mut finder.methods, method.clone(), place));
                 }
@@ -192,7 +194,8 @@ impl Finder {
             asking.request.headers.get_all(name).iter().for_each(|value| take(values.get(value)));
         }
         if !self.query.is_empty() {
-            asking.parameters().for_each(|pair| take(self.query.get(&pair)));
+            let known = |name: &str, value: &str| self.query.get(name)?.get(value);
+            asking.query().pairs().for_each(|(name, value)| take(known(name, value)));
         }
         if !self.methods.is_empty() {
             take(self.methods.get(asking.request.method));

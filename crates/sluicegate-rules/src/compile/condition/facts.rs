@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
+use std::collections::HashSet;
 
 use http::header;
 use percent_encoding::percent_decode_str;
@@ -83,13 +84,21 @@ pub(in crate::compile) struct RequestFacts<'a> {
     tiers: RefCell<SmallVec<[(usize, usize); 2]>>,
     /// Read once, however many rules need it.
     host: OnceCell<Option<Cow<'a, str>>>,
+    query: OnceCell<QueryParameters<'a>>,
+}
+
+/// The parameters of a query, however they are encoded.
+#[derive(Default)]
+pub(in crate::compile) struct QueryParameters<'a> {
+    pairs: HashSet<(Cow<'a, str>, Cow<'a, str>)>,
+    names: HashSet<Cow<'a, str>>,
 }
 
 impl<'a> RequestFacts<'a> {
     #[inline]
     pub(in crate::compile) fn of(request: RequestView<'a>) -> Self {
         let described = RequestDescriptor::of(request);
-        Self { request, described, tiers: RefCell::default(), host: OnceCell::new() }
+        Self { request, described, tiers: RefCell::default(), host: OnceCell::new(), query: OnceCell::new() }
     }
 
     /// The index of the request's tier.
@@ -116,19 +125,46 @@ impl<'a> RequestFacts<'a> {
         host.as_deref()
     }
 
-    /// The parameters of the query, however they are encoded.
-    pub(in crate::compile) fn parameters(&self) -> impl Iterator<Item = (String, String)> + 'a {
-        let query = self.request.uri.query().unwrap_or_default();
-        query.split('&').map(|pair| {
+    /// The parameters of the query, decoded once, however many rules need them.
+    pub(in crate::compile) fn query(&self) -> &QueryParameters<'a> {
+        self.query.get_or_init(|| self.request.uri.query().map(QueryParameters::of).unwrap_or_default())
+    }
+}
+
+impl<'a> QueryParameters<'a> {
+    fn of(query: &'a str) -> Self {
+        let mut all = Self::default();
+        for pair in query.split('&') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            (form_decoded(name), form_decoded(value))
-        })
+            let (name, value) = (form_decoded(name), form_decoded(value));
+            all.names.insert(name.clone());
+            all.pairs.insert((name, value));
+        }
+        all
+    }
+
+    /// The names and values, each pair once.
+    pub(in crate::compile) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Whether a parameter has this value, among others.
+    pub(in crate::compile) fn have(&self, name: &str, value: &str) -> bool {
+        self.pairs.contains(&(Cow::Borrowed(name), Cow::Borrowed(value)))
+    }
+
+    /// Whether a parameter of this name is there.
+    pub(in crate::compile) fn name(&self, name: &str) -> bool {
+        self.names.contains(name)
     }
 }
 
 /// Decodes a part of a query.
-fn form_decoded(text: &str) -> String {
-    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+fn form_decoded(text: &str) -> Cow<'_, str> {
+    if !text.contains(['+', '%']) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned())
 }
 
 /// The host that a request names, without its port.

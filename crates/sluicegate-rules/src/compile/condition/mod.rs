@@ -160,8 +160,8 @@ impl Matcher {
             }
         }
         for (name, value) in &self.query {
-            if !asking.parameters().any(|(found, with)| found == *name && with == *value) {
-                return Some(Mismatch::Query(name, asking.parameters().any(|(found, _)| found == *name)));
+            if !asking.query().have(name, value) {
+                return Some(Mismatch::Query(name, asking.query().name(name)));
             }
         }
         for (field, value) in &self.body {
