@@ -3,7 +3,7 @@
 //! A request waits in the queue of its class and its tenant. A free permit goes to the most important class, within it to the
 //! tenant with the fewest permits by its weight, and in that tenant's queue to the oldest request, or the newest under overload.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -11,28 +11,22 @@ use foldhash::quality::RandomState;
 use sluicegate_core::key::Key;
 use smallvec::SmallVec;
 
+use self::queues::{ClassQueues, TenantQueue, WaitingRequest};
 use crate::Class;
 use crate::place::QueuePlace;
+
+mod queues;
 
 /// Permits in use, and the requests that wait for one.
 pub(super) struct PermitLine {
     in_use: u64,
     by_class: [u64; 4],
-    /// Whether tenants are distinguished; otherwise all requests belong to one tenant.
-    is_fair: bool,
-    /// The permits of each tenant that has any.
+    /// The one tenant that all requests belong to, unless tenants are distinguished.
+    only: Option<Key>,
+    /// The permits of each tenant that has any, if tenants are distinguished.
     by_tenant: HashMap<Key, u64, RandomState>,
-    queues: [HashMap<Key, ClassQueue, RandomState>; 4],
-    waiting: usize,
+    queues: [ClassQueues; 4],
     next: u64,
-}
-
-/// The waiting requests of a class and a tenant. Empty queues do not exist.
-struct ClassQueue {
-    /// The requests by their number, which is the order of their arrival.
-    places: BTreeMap<u64, (Arc<QueuePlace>, u64)>,
-    /// The time at which the queue was last empty.
-    since_us: u64,
 }
 
 /// A request that competes for a permit.
@@ -69,8 +63,9 @@ pub(super) type Wakers = SmallVec<[Waker; 1]>;
 
 impl PermitLine {
     pub(super) fn new(is_fair: bool) -> Self {
-        let (by_tenant, queues) = (HashMap::default(), [(); 4].map(|()| HashMap::default()));
-        Self { in_use: 0, by_class: [0; 4], is_fair, by_tenant, queues, waiting: 0, next: 0 }
+        let only = (!is_fair).then(Key::shared);
+        let (by_tenant, queues) = (HashMap::default(), [(); 4].map(|()| ClassQueues::default()));
+        Self { in_use: 0, by_class: [0; 4], only, by_tenant, queues, next: 0 }
     }
 
     pub(super) fn in_use(&self) -> u64 {
@@ -79,28 +74,28 @@ impl PermitLine {
 
     /// The number of permits that a tenant has; all permits in use, if tenants are not distinguished.
     pub(super) fn in_use_of(&self, tenant: &Key) -> u64 {
-        if self.is_fair { self.by_tenant.get(tenant).copied().unwrap_or(0) } else { self.in_use }
+        if self.is_fair() { self.counted(tenant) } else { self.in_use }
     }
 
     pub(super) fn is_fair(&self) -> bool {
-        self.is_fair
+        self.only.is_none()
     }
 
     pub(super) fn tenants(&self) -> usize {
-        if self.is_fair { self.by_tenant.len() } else { usize::from(self.in_use > 0) }
+        if self.is_fair() { self.by_tenant.len() } else { usize::from(self.in_use > 0) }
     }
 
     pub(super) fn waiting(&self) -> [usize; 4] {
-        [0, 1, 2, 3].map(|class| self.queues[class].values().map(|queue| queue.places.len()).sum())
+        self.queues.each_ref().map(ClassQueues::waiting)
     }
 
     pub(super) fn waiting_in_all(&self) -> usize {
-        self.waiting
+        self.waiting().iter().sum()
     }
 
     /// Takes a permit, if one is left and no request waits.
     pub(super) fn take(&mut self, class: Class, tenant: &Key, limit: u64) -> bool {
-        let takes = self.in_use < limit && self.waiting == 0;
+        let takes = self.in_use < limit && self.waiting_in_all() == 0;
         if takes {
             self.give(class, tenant);
         }
@@ -111,11 +106,12 @@ impl PermitLine {
     pub(super) fn give(&mut self, class: Class, tenant: &Key) {
         self.in_use += 1;
         self.by_class[class.place()] += 1;
-        if self.is_fair {
+        if self.is_fair() {
             match self.by_tenant.get_mut(tenant) {
                 Some(in_use) => *in_use += 1,
                 None => _ = self.by_tenant.insert(tenant.clone(), 1),
             }
+            self.rank(tenant);
         }
     }
 
@@ -128,6 +124,7 @@ impl PermitLine {
             if *in_use == 0 {
                 self.by_tenant.remove(tenant);
             }
+            self.rank(tenant);
         }
     }
 
@@ -141,18 +138,19 @@ impl PermitLine {
         if waits.longest_us == 0 || waits.queue == 0 {
             return None;
         }
-        let least = if self.waiting < waits.queue { None } else { Some(self.least(asks)?) };
+        let least = if self.waiting_in_all() < waits.queue { None } else { Some(self.least(asks)?) };
         let lost = least.and_then(|(class, tenant, number)| {
-            let (place, _) = self.remove(class, &tenant, number)?;
-            Some((class, tenant, place.lose()))
+            let request = self.remove(class, &tenant, number)?;
+            Some((class, request.key, request.place.lose()))
         });
         let place = Arc::<QueuePlace>::default();
         let number = self.next;
         self.next += 1;
-        self.waiting += 1;
-        let begun = ClassQueue { places: BTreeMap::new(), since_us: asks.now_us };
-        let queue = self.queues[asks.class.place()].entry(asks.tenant.clone()).or_insert(begun);
-        queue.places.insert(number, (Arc::clone(&place), asks.weight.max(1)));
+        let (place_of, key) = (Arc::clone(&place), asks.tenant.clone());
+        let request = WaitingRequest { place: place_of, key, weight: asks.weight.max(1) };
+        let tenant = self.only.as_ref().unwrap_or(asks.tenant);
+        let in_use = self.counted(tenant);
+        let queue = self.queues[asks.class.place()].add(tenant, (number, request), in_use, asks.now_us);
         let is_standing = queue.is_standing(asks.now_us, waits.longest_us);
         let longest_us = if is_standing { waits.longest_us / SHORTER } else { waits.longest_us };
         Some((place, Seat { class: asks.class, number, longest_us }, lost))
@@ -168,31 +166,23 @@ impl PermitLine {
         let mut woken = Wakers::new();
         while self.in_use < limit
             && let Some((class, tenant, number)) = self.first(limit, waits, now_us)
-            && let Some((place, _)) = self.remove(class, &tenant, number)
+            && let Some(request) = self.remove(class, &tenant, number)
         {
-            self.give(class, &tenant);
-            woken.extend(place.give());
+            self.give(class, &request.key);
+            woken.extend(request.place.give());
         }
         woken
     }
 
     /// The request that the next permit goes to.
     fn first(&self, limit: u64, waits: &QueueBounds, now_us: u64) -> Option<(Class, Key, u64)> {
-        let waits_in = |class: &Class| !self.queues[class.place()].is_empty();
+        let waits_in = |class: &Class| self.queues[class.place()].waiting() > 0;
         let is_below = |class: &Class| {
             self.by_class[class.place()] * 100 < waits.guaranteed[class.place()].saturating_mul(limit)
         };
         let mut classes = Class::ALL.into_iter().filter(waits_in);
         let class = classes.clone().find(is_below).or_else(|| classes.next())?;
-        // Compared by cross products, so that no rounding is needed; of equal tenants, the one with the oldest request.
-        let share =
-            |tenant: &Key, queue: &ClassQueue| (self.in_use_of(tenant), queue.weight(), queue.oldest());
-        let (tenant, queue) = self.queues[class.place()].iter().min_by(|one, other| {
-            let (one, other) = (share(one.0, one.1), share(other.0, other.1));
-            let fewer =
-                (u128::from(one.0) * u128::from(other.1)).cmp(&(u128::from(other.0) * u128::from(one.1)));
-            fewer.then(one.2.cmp(&other.2))
-        })?;
+        let (tenant, queue) = self.queues[class.place()].first()?;
         let number =
             if queue.is_standing(now_us, waits.longest_us) { queue.newest() } else { queue.oldest() };
         Some((class, tenant.clone(), number))
@@ -201,61 +191,41 @@ impl PermitLine {
     /// The waiting request that loses its place to this one: of the least important class, and there of the tenant that has and wants
     /// the most by its weight. It is the oldest request, which would leave first in any case. `None` if no request is less important.
     fn least(&self, asks: &Contender<'_>) -> Option<(Class, Key, u64)> {
-        let class = Class::ALL.into_iter().rev().find(|class| !self.queues[class.place()].is_empty())?;
+        let class = Class::ALL.into_iter().rev().find(|class| self.queues[class.place()].waiting() > 0)?;
         let queues = &self.queues[class.place()];
-        let wants = |tenant: &Key, queue: &ClassQueue| self.in_use_of(tenant) + queue.places.len() as u64;
-        let (tenant, queue) = queues.iter().max_by(|one, other| {
-            let [of_one, of_other] = [one, other].map(|(tenant, queue)| u128::from(wants(tenant, queue)));
-            let more = (of_one * u128::from(other.1.weight())).cmp(&(of_other * u128::from(one.1.weight())));
-            more.then(other.1.oldest().cmp(&one.1.oldest()))
-        })?;
+        let (tenant, queue) = queues.greediest()?;
         let loses = class > asks.class || {
-            let own = queues
-                .get(asks.tenant)
-                .map_or_else(|| self.in_use_of(asks.tenant), |queue| wants(asks.tenant, queue));
-            let [theirs, ours] = [wants(tenant, queue), own + 1].map(u128::from);
+            let asking = self.only.as_ref().unwrap_or(asks.tenant);
+            let own = self.counted(asking) + queues.of(asking).map_or(0, TenantQueue::waiting);
+            let [theirs, ours] = [self.counted(tenant) + queue.waiting(), own + 1].map(u128::from);
             class == asks.class
-                && tenant != asks.tenant
+                && tenant != asking
                 && theirs * u128::from(asks.weight.max(1)) > ours * u128::from(queue.weight())
         };
         loses.then(|| (class, tenant.clone(), queue.oldest()))
     }
 
-    fn remove(&mut self, class: Class, tenant: &Key, number: u64) -> Option<(Arc<QueuePlace>, u64)> {
-        let queues = &mut self.queues[class.place()];
-        let queue = queues.get_mut(tenant)?;
-        let removed = queue.places.remove(&number)?;
-        if queue.places.is_empty() {
-            queues.remove(tenant);
-        }
-        self.waiting -= 1;
-        Some(removed)
+    fn remove(&mut self, class: Class, tenant: &Key, number: u64) -> Option<WaitingRequest> {
+        let tenant = self.only.as_ref().unwrap_or(tenant);
+        let in_use = self.counted(tenant);
+        self.queues[class.place()].remove(tenant, number, in_use)
+    }
+
+    /// The number of permits that a tenant has; 0 if tenants are not distinguished.
+    fn counted(&self, tenant: &Key) -> u64 {
+        self.by_tenant.get(tenant).copied().unwrap_or(0)
+    }
+
+    /// Moves a tenant to its position in each class after its permits have changed.
+    fn rank(&mut self, tenant: &Key) {
+        let in_use = self.counted(tenant);
+        self.queues.iter_mut().for_each(|queues| queues.rank(tenant, in_use));
     }
 }
 
-/// The class and the tenant of a request that has lost its place to another one, and the waker to call.
+/// The class and the key of a request that has lost its place to another one, and the waker to call.
 pub(super) type Displaced = Option<(Class, Key, Option<Waker>)>;
 
 /// A queue is standing if it was not empty for the longest wait of a request: the wait is then this many times shorter. 5 ms of
 /// 100 ms in the source.
 const SHORTER: u64 = 20;
-
-impl ClassQueue {
-    /// Whether the queue was not empty for the longest wait of a request.
-    fn is_standing(&self, now_us: u64, longest_us: u64) -> bool {
-        now_us.saturating_sub(self.since_us) > longest_us
-    }
-
-    fn oldest(&self) -> u64 {
-        self.places.first_key_value().map_or(u64::MAX, |(number, _)| *number)
-    }
-
-    fn newest(&self) -> u64 {
-        self.places.last_key_value().map_or(u64::MAX, |(number, _)| *number)
-    }
-
-    /// The weight of the newest request.
-    fn weight(&self) -> u64 {
-        self.places.last_key_value().map_or(1, |(_, (_, weight))| *weight)
-    }
-}

@@ -1,7 +1,7 @@
 //! The permits of a service, as many as it can handle: [`ServicePermits`].
 //!
-//! One lock for all requests, held for tens of nanoseconds: when a request asks, when it is answered, and when its permit comes
-//! back. Wakers are called after it is released.
+//! One lock for all requests, held for a short time: when a request asks, when it is answered, and when its permit comes back. No
+//! step under it looks at all waiting requests, so that a full queue does not make it longer. Wakers are called after it is released.
 
 use std::sync::{Arc, PoisonError};
 #[cfg(not(loom))]

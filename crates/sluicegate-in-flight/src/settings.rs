@@ -87,12 +87,13 @@ impl AdaptiveBuilder {
 
     /// Sets the longest wait of a request for a permit. Default: 100 ms; with [`Duration::ZERO`] no request waits.
     ///
-    /// When the queue of its class and tenant has not been empty for this long, a new request waits at most a twentieth of it, and
-    /// the newest is served first, because its client is most likely still connected.
+    /// When the queue of its class and key has not been empty for this long, a new request waits at most a twentieth of it, and
+    /// the newest is served first, because its client is most likely still connected. Unless the permits are [shared by
+    /// keys](Self::fair), the requests of all keys are one queue.
     ///
     /// # Source
     /// Maurer: "Fail at Scale" (ACM Queue, 2015), "Controlled Delay" and "Adaptive LIFO", with 100 ms and 5 ms. Deviation: one
-    /// queue for each class and tenant, so that the standing queue of one does not shorten the waits of another.
+    /// queue for each class and key, so that the standing queue of one does not shorten the waits of another.
     pub fn wait_up_to(mut self, longest: Duration) -> Self {
         self.settings.waits.longest_us = micros(longest);
         self
@@ -100,7 +101,8 @@ impl AdaptiveBuilder {
 
     /// Sets the most requests that wait. Default: 1,000.
     ///
-    /// When the queue is full, a more important request takes the place of a less important one.
+    /// When the queue is full, a more important request takes the place of a less important one. If the permits are [shared by
+    /// keys](Self::fair), a request also takes the place of one of its class whose key has and wants more.
     pub fn queue(mut self, longest: usize) -> Self {
         self.settings.waits.queue = longest;
         self

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sluicegate_core::clock::ManualClock;
+use sluicegate_core::key::Key;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::{Event, Listener};
 use sluicegate_in_flight::adaptive::LimitAlgorithm;
@@ -161,6 +162,34 @@ fn weights_share_in_proportion_and_what_one_does_not_want_others_have() {
         kept.len() - before
     });
     assert!(matches!(counts, [7 | 8, 2 | 3, 2]), "{counts:?}");
+}
+
+#[test]
+fn without_fair_parts_all_keys_stand_in_one_queue_and_a_refusal_names_its_own_key() {
+    let (builder, clock) = fixed(1);
+    let api = builder.queue(3).build().unwrap();
+    let refused = Arc::new(Mutex::new(Vec::new()));
+    let heard = Arc::clone(&refused);
+    api.listen(Arc::new(move |event: &Event<'_>| {
+        if let Event::Shed { subject, .. } = event {
+            heard.lock().unwrap().push(subject.key.map(|key| key.to_key()));
+        }
+    }));
+    let mut held = vec![api.try_acquire("ada").unwrap()];
+    let asks = [("ada", 1), ("bob", 9), ("ada", 1)];
+    let waiting = asks.map(|(key, weight)| Some(api.request(key).weight(weight).acquire()));
+    let mut waiting = Vec::from(waiting);
+    assert!(api.acquire("carol").now().is_ok(), "it has no right to a place of ada's");
+    for expected in [0, 1] {
+        held.clear();
+        assert_eq!(served(&mut waiting, &mut held), [expected], "the oldest, whatever its key and weight");
+    }
+    clock.advance(101 * MS);
+    waiting.extend(["dora", "bob"].map(|key| Some(api.acquire(key))));
+    assert_eq!(waiting[3].as_ref().and_then(Acquire::longest), Some(5 * MS), "one standing queue");
+    waiting.push(Some(api.request("eve").class(CriticalPlus).acquire()));
+    served(&mut waiting, &mut held);
+    assert_eq!(*refused.lock().unwrap(), ["carol", "ada"].map(|key| Some(Key::from(key))));
 }
 
 #[derive(Default)]
