@@ -4,9 +4,12 @@
 //! settles any number of requests. Units given back meanwhile are deducted. Debts beyond the
 //! bound on keys are forgotten, in favor of the client.
 //!
+//! Debts are kept by the part of the store that they are owed to: those of a part that is down are left where they are while
+//! others are charged.
+//!
 //! When a policy is replaced, its debts move to the new one, including those that are being charged.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -27,13 +30,19 @@ pub(super) struct Debts {
 
 #[derive(Default)]
 struct DebtLedger {
-    keys: HashMap<Key, Owed>,
+    /// The debts to each part of the store, or to several parts together.
+    parts: BTreeMap<u64, HashMap<Key, Owed>>,
+    /// The number of keys in all parts.
+    keys: usize,
     /// The policies that were replaced since debts were taken out, if any are out.
     replaced: Option<Vec<(PreparedPolicy, PreparedPolicy, Inherit)>>,
 }
 
 /// The debts of one key, per policy; most have one.
 type Owed = SmallVec<[Debt; 1]>;
+
+/// A debt with its key and the parts of the store that it is owed to.
+pub(super) type PartDebt = (u64, (Key, Debt));
 
 /// Units that one key spent under one policy.
 #[derive(Clone)]
@@ -94,11 +103,13 @@ impl DebtLedger {
         Some(debt)
     }
 
-    fn add(&mut self, key: Key, debt: Debt) {
-        if self.keys.len() >= MOST_KEYS && !self.keys.contains_key(&key) {
+    fn add(&mut self, parts: u64, key: Key, debt: Debt) {
+        let is_known = self.parts.get(&parts).is_some_and(|keys| keys.contains_key(&key));
+        if !is_known && self.keys >= MOST_KEYS {
             return;
         }
-        let owed = self.keys.entry(key).or_default();
+        self.keys += usize::from(!is_known);
+        let owed = self.parts.entry(parts).or_default().entry(key).or_default();
         match owed.iter_mut().find(|other| other.policy.is(&debt.policy)) {
             Some(other) => {
                 // The new policy has the latest quotas of the key.
@@ -108,6 +119,10 @@ impl DebtLedger {
             }
             None => owed.push(debt),
         }
+    }
+
+    fn recount(&mut self) {
+        self.keys = self.parts.values().map(HashMap::len).sum();
     }
 }
 
@@ -124,34 +139,30 @@ impl Debts {
 
     /// The number of debts: a key has one for each policy.
     pub(super) fn owed(&self) -> usize {
-        self.lock().keys.values().flatten().filter(|debt| debt.units > 0).count()
+        self.lock().parts.values().flat_map(HashMap::values).flatten().filter(|debt| debt.units > 0).count()
     }
 
-    pub(super) fn add(&self, policy: &PreparedPolicy, key: Key, units: u64) {
+    pub(super) fn add(&self, parts: u64, policy: &PreparedPolicy, key: Key, units: u64) {
         let mut ledger = self.lock();
-        ledger.add(key, Debt::new(policy.clone(), units));
-        self.count.store(ledger.keys.len(), Ordering::Relaxed);
+        ledger.add(parts, key, Debt::new(policy.clone(), units));
+        self.count.store(ledger.keys, Ordering::Relaxed);
     }
 
     /// Adds suspensions that were reported to the store but not counted there. Their policy may have been replaced meanwhile.
-    pub(super) fn add_count(&self, suspensions: &PreparedPolicy, key: Key, times: u64) {
+    pub(super) fn add_count(&self, parts: u64, suspensions: &PreparedPolicy, key: Key, times: u64) {
         let mut ledger = self.lock();
         let debt = Debt { alone: times, ..Debt::new(suspensions.clone(), times) };
         if let Some(debt) = ledger.in_force(debt) {
-            ledger.add(key, debt);
-            self.count.store(ledger.keys.len(), Ordering::Relaxed);
+            ledger.add(parts, key, debt);
+            self.count.store(ledger.keys, Ordering::Relaxed);
         }
     }
 
     /// Deducts up to `units` that were given back before they were charged.
-    pub(super) fn strike(&self, policy: &PreparedPolicy, key: &Key, units: u64) {
-        if self.count() == 0 {
-            return;
-        }
+    pub(super) fn strike(&self, parts: u64, policy: &PreparedPolicy, key: &Key, units: u64) {
         let mut ledger = self.lock();
-        let debt =
-            ledger.keys.get_mut(key).and_then(|owed| owed.iter_mut().find(|debt| debt.policy.is(policy)));
-        if let Some(debt) = debt {
+        let owed = ledger.parts.get_mut(&parts).and_then(|keys| keys.get_mut(key));
+        if let Some(debt) = owed.and_then(|owed| owed.iter_mut().find(|debt| debt.policy.is(policy))) {
             debt.units = debt.units.saturating_sub(units);
         }
     }
@@ -162,22 +173,25 @@ impl Debts {
         if let Some(replaced) = &mut ledger.replaced {
             replaced.push((old.clone(), new.clone(), how));
         }
-        for owed in ledger.keys.values_mut() {
-            for debt in owed.iter_mut().filter(|debt| debt.policy.is(old)) {
+        for debt in ledger.parts.values_mut().flat_map(HashMap::values_mut).flatten() {
+            if debt.policy.is(old) {
                 debt.policy = new.clone();
             }
         }
         if how == Inherit::Reset {
-            ledger.keys.retain(|_, owed| {
-                owed.retain(|debt| !debt.policy.is(new));
-                !owed.is_empty()
-            });
-            self.count.store(ledger.keys.len(), Ordering::Relaxed);
+            for keys in ledger.parts.values_mut() {
+                keys.retain(|_, owed| {
+                    owed.retain(|debt| !debt.policy.is(new));
+                    !owed.is_empty()
+                });
+            }
+            ledger.recount();
+            self.count.store(ledger.keys, Ordering::Relaxed);
         }
     }
 
     /// Moves debts that are being charged to the policies in force, if more than `seen` policies were replaced.
-    pub(super) fn follow(&self, out: &mut Vec<(u64, (Key, Debt))>, seen: &mut usize) {
+    pub(super) fn follow(&self, out: &mut Vec<PartDebt>, seen: &mut usize) {
         let ledger = self.lock();
         let replaced = ledger.replaced.as_ref().map_or(0, Vec::len);
         if replaced > *seen {
@@ -187,32 +201,40 @@ impl Debts {
         }
     }
 
-    /// Puts back debts that were taken out and not charged, which ends the taking out. Returns their number.
-    pub(super) fn put_back(&self, kept: impl IntoIterator<Item = (Key, Debt)>) -> usize {
-        let (mut ledger, mut left) = (self.lock(), 0);
-        for (key, debt) in kept {
+    /// Puts back debts that were taken out and not charged, which ends the taking out.
+    pub(super) fn put_back(&self, kept: impl IntoIterator<Item = PartDebt>) {
+        let mut ledger = self.lock();
+        for (parts, (key, debt)) in kept {
             let Some(Debt { policy, units, alone, counted }) = ledger.in_force(debt) else { continue };
             if let Some((suspensions, times)) = counted {
-                ledger.add(key.clone(), Debt::new(suspensions, times));
+                ledger.add(parts, key.clone(), Debt::new(suspensions, times));
             }
-            ledger.add(key, Debt { policy, units, alone, counted: None });
-            left += 1;
+            ledger.add(parts, key, Debt { policy, units, alone, counted: None });
         }
         ledger.replaced = None;
-        self.count.store(ledger.keys.len(), Ordering::Relaxed);
-        left
+        self.count.store(ledger.keys, Ordering::Relaxed);
     }
 
-    /// Takes all debts out, in the order of the keys, so that a run is repeatable. The rest has to be
+    /// Takes out all debts to parts that are asked, in the order of the parts and the keys, so that a run is repeatable. The rest has to be
     /// [put back](Self::put_back).
-    pub(super) fn take(&self) -> Vec<(Key, Debt)> {
+    pub(super) fn take(&self, is_asked: impl Fn(u64) -> bool) -> Vec<PartDebt> {
         let mut ledger = self.lock();
         ledger.replaced = Some(Vec::new());
-        let mut keys: Vec<_> = std::mem::take(&mut ledger.keys).into_iter().collect();
-        self.count.store(0, Ordering::Relaxed);
+        let all = std::mem::take(&mut ledger.parts).into_iter();
+        let (taken, left): (BTreeMap<_, _>, _) = all.partition(|(parts, _)| is_asked(*parts));
+        ledger.parts = left;
+        ledger.recount();
+        self.count.store(ledger.keys, Ordering::Relaxed);
         drop(ledger);
-        keys.sort_unstable_by(|(one, _), (other, _)| one.as_bytes().cmp(other.as_bytes()));
-        let each = |(key, owed): (Key, Owed)| paired(owed).into_iter().map(move |debt| (key.clone(), debt));
-        keys.into_iter().flat_map(each).filter(|(_, debt)| debt.units > 0).collect()
+        let mut owed = Vec::new();
+        for (parts, keys) in taken {
+            let mut keys: Vec<_> = keys.into_iter().collect();
+            keys.sort_unstable_by(|(one, _), (other, _)| one.as_bytes().cmp(other.as_bytes()));
+            for (key, of_key) in keys {
+                let debts = paired(of_key).into_iter().filter(|debt| debt.units > 0);
+                owed.extend(debts.map(|debt| (parts, (key.clone(), debt))));
+            }
+        }
+        owed
     }
 }

@@ -193,7 +193,7 @@ impl ResilientState {
 
     /// Notes that the store has decided these asks.
     pub(super) fn note_answer(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision) {
-        self.fallback.keep_warm(asks, decision);
+        self.fallback.keep_warm(asks, decision, &self.within);
         if self.fallback.debts.count() > 0 {
             self.settle();
         }
@@ -231,7 +231,7 @@ impl ResilientState {
     pub(super) fn decide_alone(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
         let decision = self.fallback.decide(asks, reason, || self.outage())?;
         if decision.is_allowed() {
-            self.fallback.note_spending(asks, Some(&decision));
+            self.fallback.note_spending(asks, Some(&decision), &self.within);
         }
         Ok(decision)
     }

@@ -93,7 +93,12 @@ impl LocalFallback {
     ///
     /// The whole cost is owed even if the share was smaller, because the store counts whole quotas. For a `Take`,
     /// the units that the fallback has granted are owed, if `decision` is given.
-    pub(super) fn note_spending(&self, asks: &[Ask<'_>], decision: Option<&Decision>) {
+    pub(super) fn note_spending(
+        &self,
+        asks: &[Ask<'_>],
+        decision: Option<&Decision>,
+        within: &Within<FallbackShare>,
+    ) {
         for (place, ask) in asks.iter().enumerate() {
             let ask = &decision.map_or(*ask, |decision| taken(*ask, place, decision));
             // Requests that no quota of the policy has counted stay uncounted; a charge is owed under every policy.
@@ -102,15 +107,16 @@ impl LocalFallback {
                 mode => mode.spends() && ask.policy().policy().on_outage() == OnOutage::Local,
             };
             if counts {
-                self.debts.add(&ask.prepared(), ask.key().to_key(), ask.cost());
+                let parts = within.parts(std::slice::from_ref(ask));
+                self.debts.add(parts, &ask.prepared(), ask.key().to_key(), ask.cost());
             } else {
-                self.strike(ask);
+                self.strike(ask, within);
             }
         }
     }
 
     /// Tells the fallback the store's decisions, so that it does not start from rest when it is needed.
-    pub(super) fn keep_warm(&self, asks: &[Ask<'_>], decision: &Decision) {
+    pub(super) fn keep_warm(&self, asks: &[Ask<'_>], decision: &Decision, within: &Within<FallbackShare>) {
         if !decision.is_allowed() {
             return;
         }
@@ -127,7 +133,7 @@ impl LocalFallback {
                     local.plainly(Mode::Spend)
                 }
                 Mode::Refund if is_its(ask) => {
-                    self.strike(ask);
+                    self.strike(ask, within);
                     local
                 }
                 Mode::Refund | Mode::Return => local.plainly(Mode::Refund),
@@ -167,9 +173,11 @@ impl LocalFallback {
     }
 
     /// Reduces the debt by units that are given back of a spend that the fallback admitted, or may have admitted.
-    fn strike(&self, ask: &Ask<'_>) {
-        if ask.mode().gives_back() && (is_its(ask) || ask.receipt().is_none()) {
-            self.debts.strike(ask.policy(), &ask.key().to_key(), ask.cost());
+    fn strike(&self, ask: &Ask<'_>, within: &Within<FallbackShare>) {
+        let is_owed = is_its(ask) || ask.receipt().is_none();
+        if ask.mode().gives_back() && is_owed && self.debts.count() > 0 {
+            let parts = within.parts(std::slice::from_ref(ask));
+            self.debts.strike(parts, ask.policy(), &ask.key().to_key(), ask.cost());
         }
     }
 }

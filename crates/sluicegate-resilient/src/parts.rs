@@ -27,6 +27,7 @@ pub(super) struct Parts {
     breakers: Box<[Breaker]>,
     clock: Arc<dyn Clock>,
     opened: AtomicU64,
+    closed: AtomicU64,
     outage: Mutex<Outage>,
     pub(super) listeners: Listeners,
 }
@@ -69,6 +70,7 @@ impl Parts {
             breakers: (0..PARTS).map(|_| Breaker::new()).collect(),
             clock,
             opened: AtomicU64::new(0),
+            closed: AtomicU64::new(0),
             outage: Mutex::default(),
             listeners: Listeners::default(),
         }
@@ -90,6 +92,12 @@ impl Parts {
     /// Whether the breakers of all these parts are closed.
     pub(super) fn are_closed(&self, parts: u64) -> bool {
         each(parts).all(|part| self.breakers[part].state() == BreakerState::Closed)
+    }
+
+    /// The number of times that a breaker has closed.
+    pub(super) fn closings(&self) -> u64 {
+        // Relaxed: a late change is seen by the next request.
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// The longest remaining pause of any part.
@@ -141,6 +149,7 @@ impl Parts {
     }
 
     fn note_closing(&self, part: usize, now_us: u64) {
+        self.closed.fetch_add(1, Ordering::Relaxed);
         let ended = {
             let mut outage = self.outage();
             let before = outage.parts;

@@ -1,15 +1,18 @@
 //! Charges units that were spent without the store to it when it is back.
 //!
-//! One task at a time takes all debts out, charges them part by part in calls of up to 16 quotas,
+//! One task at a time takes out the debts to parts that are asked, charges them part by part in calls of up to 16 quotas,
 //! and puts back the debts that it could not charge. Only units that *still count* are charged: the fallback is
 //! asked how much of each quota the key uses now, because units that drained during the outage
 //! would have drained in the store as well. A suspension is not a sum; `suspended` tells the store of it.
 //!
 //! A charge that is not answered in time is given up and not repeated: it has most likely arrived,
 //! and repeating it could lock a key out. A charge that certainly failed stays owed.
+//!
+//! A try costs as much as the debts that it takes out, and a client may have made many. So debts to a part that is down stay
+//! where they are, and while tries charge nothing, the pause between them grows.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use sluicegate_core::clock::micros;
@@ -22,10 +25,13 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
 
 use super::ResilientState;
-use super::debts::Debt;
+use super::debts::{Debt, PartDebt};
 
-/// The shortest interval between two attempts to settle the debts of a part that is still down.
-const SETTLES_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// The pause between two tries while debts are left; doubled after each try that has charged none of the debts that it took out, until
+/// a breaker closes.
+const PAUSE: Duration = Duration::from_millis(100);
+
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// The progress of settling debts.
 #[derive(Default)]
@@ -35,7 +41,12 @@ pub(super) struct DebtSettlement {
     held: AtomicUsize,
     /// Charges and refunds in progress, including those whose callers have gone.
     reports: AtomicUsize,
-    again_from_us: AtomicU64,
+    /// The end of the last try, if it left debts; otherwise 0.
+    tried_us: AtomicU64,
+    /// Tries in a row that have charged none of the debts that they took out.
+    in_vain: AtomicU32,
+    /// The number of times that a breaker had closed at the last try.
+    closings: AtomicU64,
 }
 
 /// A report that is counted until the store has it, or it is owed.
@@ -66,7 +77,13 @@ impl DebtSettlement {
 impl ResilientState {
     /// Charges the debts to the store in the background, by one task at a time.
     pub(super) fn settle(self: &Arc<Self>) {
-        if self.clock.now_us() < self.settlement.again_from_us.load(Ordering::Relaxed) {
+        // Relaxed, here and below: at worst it is tried once more.
+        let DebtSettlement { tried_us, in_vain, closings, .. } = &self.settlement;
+        let is_another = closings.load(Ordering::Relaxed) != self.parts.closings();
+        let doublings = if is_another { 0 } else { in_vain.load(Ordering::Relaxed).min(16) };
+        let pause = PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
+        let tried_us = tried_us.load(Ordering::Relaxed);
+        if tried_us > 0 && self.clock.now_us() < tried_us.saturating_add(micros(pause)) {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -126,9 +143,8 @@ fn used(quota: &PolicyQuota, status: &QuotaStatus) -> u64 {
 /// The one task that settles. However it ends, debts that it has not tried to charge are owed again, and another task may begin.
 pub(super) struct Settling {
     state: Arc<ResilientState>,
-    /// Each debt with the part of the store that it is owed to.
-    owed: Vec<(u64, (Key, Debt))>,
-    kept: Vec<(Key, Debt)>,
+    owed: Vec<PartDebt>,
+    kept: Vec<PartDebt>,
     charged: usize,
     /// The number of policy replacements that `owed` takes into account.
     followed: usize,
@@ -138,19 +154,20 @@ impl Settling {
     /// Charges the debts to all parts that are asked; with an end time, to all parts, because there is no later try. Returns how
     /// many debts were given up, because their charge was not answered.
     pub(super) async fn run(mut self, until: Option<Instant>) -> usize {
-        let owed = self.state.fallback.debts.take();
-        // Relaxed, here and below: a number to look at.
-        self.state.settlement.held.store(owed.len(), Ordering::Relaxed);
-        self.owed = owed.into_iter().map(|owed| (self.parts_of(&owed), owed)).collect();
-        self.owed.sort_by_key(|(parts, _)| *parts);
+        let state = Arc::clone(&self.state);
+        state.settlement.closings.store(state.parts.closings(), Ordering::Relaxed);
+        self.owed = state.fallback.debts.take(|parts| until.is_some() || state.parts.are_closed(parts));
+        // Relaxed: a number to look at.
+        state.settlement.held.store(self.owed.len(), Ordering::Relaxed);
         let (mut away, mut unanswered) = (0, 0);
         while let Some((parts, batch)) = self.next() {
             let asks = match until {
                 Some(until) => Instant::now() < until,
-                None => self.state.parts.are_closed(parts),
+                None => state.parts.are_closed(parts),
             };
+            let owed = |batch: Vec<_>| batch.into_iter().map(move |owed| (parts, owed));
             if parts & away != 0 || !asks {
-                self.kept.extend(batch);
+                self.kept.extend(owed(batch));
                 continue;
             }
             let Err(error) = self.charge(&batch, until).await else {
@@ -158,14 +175,21 @@ impl Settling {
                 continue;
             };
             if error.may_succeed_later() {
-                self.state.counts.failed(&error);
+                state.counts.failed(&error);
                 away |= parts;
             }
             if is_owed_on(&error) {
-                self.kept.extend(batch);
+                self.kept.extend(owed(batch));
             } else {
                 unanswered += batch.len();
             }
+        }
+        // Relaxed: only the task that settles writes it.
+        let in_vain = &state.settlement.in_vain;
+        if until.is_none() && self.charged == 0 && !self.kept.is_empty() {
+            in_vain.fetch_add(1, Ordering::Relaxed);
+        } else {
+            in_vain.store(0, Ordering::Relaxed);
         }
         unanswered
     }
@@ -179,10 +203,6 @@ impl Settling {
         };
         let Some(until) = until else { return charge.await };
         timeout_at(until, charge).await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)))
-    }
-
-    fn parts_of(&self, (key, debt): &(Key, Debt)) -> u64 {
-        self.state.within.parts(&[Ask::new(&debt.policy, key.as_ref(), 1, Mode::Charge)])
     }
 
     /// The next debts of one part, at most as many as one call may name. One part per call: another part's failure never makes a
@@ -204,17 +224,14 @@ impl Settling {
 impl Drop for Settling {
     fn drop(&mut self) {
         let ResilientState { fallback, settlement, clock, parts, .. } = &*self.state;
-        let kept = self.owed.drain(..).map(|(_, owed)| owed).chain(self.kept.drain(..));
-        let left = fallback.debts.put_back(kept);
-        if left > 0 {
-            // Kept for the next try, which is not at once when another part answers.
-            let next_us = clock.now_us().saturating_add(micros(SETTLES_AGAIN_AFTER));
-            // Relaxed: at worst it is tried once more.
-            settlement.again_from_us.store(next_us, Ordering::Relaxed);
-        }
+        fallback.debts.put_back(self.owed.drain(..).chain(self.kept.drain(..)));
+        let left = fallback.debts.count();
+        // What is left is not tried at once when another part answers; what is new is.
+        let tried_us = if left > 0 { clock.now_us() } else { 0 };
+        settlement.tried_us.store(tried_us, Ordering::Relaxed);
         settlement.held.store(0, Ordering::Relaxed);
         settlement.is_running.store(false, Ordering::Release);
-        if self.charged + left > 0 {
+        if self.charged > 0 {
             parts.listeners.tell(&Event::Settled { charged: self.charged, left });
         }
     }

@@ -173,7 +173,7 @@ impl SplitCall {
     /// The fallback's asks have passed: notes their spends as owed, and decides its reports.
     fn report_mine(&self) -> Option<PlacedDecision> {
         let (asked, _) = self.local.which(|ask| ask.mode().asks());
-        self.state.fallback.note_spending(&asked, None);
+        self.state.fallback.note_spending(&asked, None, &self.state.within);
         let (reports, places) = self.local.which(|ask| !ask.mode().asks());
         if reports.is_empty() {
             return None;
@@ -203,7 +203,7 @@ impl Drop for SplitCall {
         if self.is_open {
             // The caller has gone, and the fallback's spends stay spent.
             let (asks, _) = self.local.which(|ask| ask.mode().asks());
-            self.state.fallback.note_spending(&asks, None);
+            self.state.fallback.note_spending(&asks, None, &self.state.within);
         }
     }
 }

@@ -36,12 +36,13 @@ impl ResilientState {
             && told.is_allowed()
             && told.delay().is_zero()
         {
-            let counted = self.within.decide(&[Ask::new(suspensions, key.as_ref(), *times, Mode::Charge)]);
-            if let Err(error) = self.deadline.keep(counted).await {
+            let counted = Ask::new(suspensions, key.as_ref(), *times, Mode::Charge);
+            let parts = self.within.parts(&[counted]);
+            if let Err(error) = self.deadline.keep(self.within.decide(&[counted])).await {
                 self.counts.failed(&error);
                 if is_owed_on(&error) {
                     // The key is suspended in the store. Another call would not count as a new suspension, so the count is owed alone.
-                    self.fallback.debts.add_count(suspensions, key.clone(), *times);
+                    self.fallback.debts.add_count(parts, suspensions, key.clone(), *times);
                 }
             }
         }

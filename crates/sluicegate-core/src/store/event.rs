@@ -202,7 +202,7 @@ pub enum Event<'a> {
     Settled {
         /// The number of debts that were charged: one for each key and policy.
         charged: usize,
-        /// The number of debts that are still owed.
+        /// The number of keys that still owe units.
         left: usize,
     },
 }

@@ -13,7 +13,7 @@ use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Limiters, Mode, Pre
 use sluicegate_core::{ConfigError, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
 use sluicegate_resilient::Resilient;
 use sluicegate_resilient::{BreakerSettings, BreakerState};
-use sluicegate_tests::outages::{ERRS, FAILS, HANGS, Scene, WORKS, admitted, now};
+use sluicegate_tests::outages::{CHARGES_NOTHING_ALONE, ERRS, FAILS, HANGS, Scene, WORKS, admitted, now};
 
 /// A memory store that refuses some policies.
 struct Picky {
@@ -126,6 +126,47 @@ async fn a_debt_waits_until_the_store_takes_it() {
     for key in 0..40_u64 {
         assert_eq!(now(limiter.peek(format!("user-{key}"))).remaining(), 99);
     }
+}
+
+#[tokio::test]
+async fn a_store_that_takes_no_charges_is_asked_to_less_and_less_often_until_it_takes_one_or_a_part_is_back()
+{
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    let debt = |key: &str| {
+        scene.mood(FAILS);
+        assert_eq!(admitted(&limiter, key, 1), 1);
+        scene.mood(CHARGES_NOTHING_ALONE);
+    };
+    // How often it is asked to take the debts, in ten minutes of ten answers a second.
+    let tries = async || {
+        let before = scene.calls();
+        for _ in 0..6_000 {
+            now(limiter.peek("bob"));
+            tokio::task::yield_now().await;
+            scene.clock.advance(Duration::from_millis(100));
+        }
+        scene.calls() - before - 6_000
+    };
+    debt("ada");
+    let first = tries().await;
+    assert!((60..=75).contains(&first), "{first}: every ten seconds, and more often at first");
+    // A breaker that opens and closes has nothing of these pauses.
+    scene.mood(FAILS);
+    assert_eq!(admitted(&limiter, "eve", 5), 5);
+    scene.mood(WORKS);
+    scene.advance(2);
+    assert_eq!(admitted(&limiter, "bob", 3), 3);
+    tokio::task::yield_now().await;
+    assert_eq!((now(limiter.peek("ada")).remaining(), scene.store.status().debts), (99, 0));
+    debt("ada");
+    assert_eq!(admitted(&limiter, "bob", 1), 1);
+    tokio::task::yield_now().await;
+    scene.mood(WORKS);
+    scene.clock.advance(Duration::from_millis(200));
+    assert_eq!(admitted(&limiter, "bob", 1), 1);
+    tokio::task::yield_now().await;
+    assert_eq!(scene.store.status().debts, 0, "the pauses are short again");
 }
 
 /// Once a charge had no deadline, and was repeated until it was answered: a key could be charged many times over.

@@ -2,20 +2,21 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::future::pending;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::{Inherit, Turn};
 use sluicegate_core::limiter::{change_all, check_all};
-use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Limiters, Mode, PreparedPolicy};
+use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Event, Limiters, Mode, PreparedPolicy};
 use sluicegate_core::{
     ConfigError, Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store, StoreError,
 };
 use sluicegate_resilient::Resilient;
 use sluicegate_resilient::{BreakerSettings, BreakerState};
+use sluicegate_tests::around::plain;
 use sluicegate_tests::outages::{now, parts_by_number};
 use sluicegate_tests::random::Random;
 
@@ -28,6 +29,8 @@ struct Shards {
     /// Whether it does not answer at all.
     hangs: AtomicBool,
     calls: AtomicU32,
+    /// The number of asks whose part was looked up.
+    looked_up: AtomicU32,
     limiters: Limiters,
 }
 
@@ -50,7 +53,7 @@ impl Store for Shards {
             drop(self.memory.decide(asks));
             return DecisionFuture::pending(pending());
         }
-        let away = self.parts(asks) & self.away.load(Ordering::Relaxed);
+        let away = parts_by_number(asks) & self.away.load(Ordering::Relaxed);
         let answer = match away {
             0 => self.memory.decide(asks),
             _ => DecisionFuture::ready(Err(
@@ -67,6 +70,7 @@ impl Store for Shards {
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        self.looked_up.fetch_add(1, Ordering::Relaxed);
         parts_by_number(asks)
     }
 }
@@ -95,6 +99,7 @@ impl Scene {
             is_far: AtomicBool::new(false),
             hangs: AtomicBool::new(false),
             calls: AtomicU32::new(0),
+            looked_up: AtomicU32::new(0),
             limiters: Limiters::default(),
         });
         let store = Resilient::builder(Arc::clone(&shards) as Arc<dyn Store>);
@@ -240,6 +245,51 @@ async fn what_the_fallback_let_pass_is_charged_to_its_part_alone() {
     let user = now(both.user.peek(USER));
     assert_eq!((user.decided_by(), user.remaining()), (DecidedBy::Store, 90));
     assert_eq!((both.left(), scene.store.status().debts), (90, 0));
+}
+
+/// Once all of them were taken out and put back ten times a second, and each time an event was told.
+#[tokio::test]
+async fn debts_to_a_part_that_is_away_are_left_alone_and_those_to_others_are_charged() {
+    let scene = Scene::new();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = Arc::clone(&heard);
+    plain(&scene.store).listen(Arc::new(move |event: &Event<'_>| {
+        if let Event::Settled { charged, left } = event {
+            hears.lock().unwrap().push((*charged, *left));
+        }
+    }));
+    let limiter = scene.window("api", "100/h", OnOutage::Local);
+    // Keys that are no numbers live in the first part.
+    scene.away([0, USER]);
+    let invented = || (0..500_u64).map(|key| format!("user-{key}"));
+    assert!(invented().all(|key| now(limiter.check(key)).is_allowed()));
+    (0..5).for_each(|_| drop(now(limiter.check(USER))));
+    let answered = async || {
+        now(limiter.peek(ADDRESS));
+        tokio::task::yield_now().await;
+        scene.advance(Duration::from_secs(1));
+    };
+    scene.shards.looked_up.store(0, Ordering::Relaxed);
+    for _ in 0..100 {
+        answered().await;
+    }
+    assert_eq!(scene.shards.looked_up.load(Ordering::Relaxed), 100, "of each request, and of no debt");
+    assert_eq!((scene.store.status().debts, heard.lock().unwrap().len()), (501, 0));
+    scene.away([0]);
+    (0..3).for_each(|_| drop(now(limiter.peek(USER))));
+    answered().await;
+    assert_eq!((scene.store.status().debts, now(limiter.peek(USER)).remaining()), (500, 95));
+    assert!(now(limiter.refund("user-7", 1)).is_allowed(), "given back before it is charged");
+    let policy = Policy::fixed_window("api", "100/h").hidden().build().unwrap();
+    limiter.replace(policy, Inherit::AsIs).unwrap();
+    scene.away([]);
+    scene.advance(Duration::from_secs(2));
+    (0..3).for_each(|_| drop(now(limiter.peek("user-0"))));
+    answered().await;
+    assert_eq!(*heard.lock().unwrap(), [(1, 500), (499, 0)], "at the first answer of a part that is back");
+    for (key, name) in invented().enumerate() {
+        assert_eq!(now(limiter.peek(name)).remaining(), if key == 7 { 100 } else { 99 });
+    }
 }
 
 #[test]
