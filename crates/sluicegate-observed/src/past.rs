@@ -12,7 +12,7 @@ use sluicegate_core::store::{Alarm, Event, Listener};
 use super::lock::lock;
 use super::offenders::ShownKey;
 
-/// The most events that are kept.
+/// The most events that are kept: as many suspensions by refusals, and as many others.
 const MOST: usize = 100;
 
 /// Something that has happened to a store or a policy.
@@ -36,10 +36,26 @@ pub struct PastEvent {
     pub to: Option<String>,
 }
 
-/// The last events of a store, also those from stores inside of it.
+impl PastEvent {
+    /// Whether a key was suspended by its refusals.
+    fn is_by_refusals(&self) -> bool {
+        self.what == "suspended" && self.by.is_none()
+    }
+}
+
+/// The last events of a store, also those from stores inside of it. Suspensions by refusals have a list of their own, because
+/// clients cause as many as they have addresses, and would push out all others.
 pub(super) struct RecentEvents {
     clock: Arc<dyn Clock>,
-    events: Mutex<VecDeque<PastEvent>>,
+    events: Mutex<EventLists>,
+}
+
+#[derive(Default)]
+struct EventLists {
+    /// The events with their numbers.
+    others: VecDeque<(u64, PastEvent)>,
+    suspensions: VecDeque<(u64, PastEvent)>,
+    next: u64,
 }
 
 impl RecentEvents {
@@ -49,15 +65,21 @@ impl RecentEvents {
 
     /// The youngest last.
     pub(super) fn events(&self) -> Vec<PastEvent> {
-        lock(&self.events).iter().cloned().collect()
+        let lists = lock(&self.events);
+        let mut events: Vec<_> = lists.others.iter().chain(&lists.suspensions).cloned().collect();
+        drop(lists);
+        events.sort_unstable_by_key(|(number, _)| *number);
+        events.into_iter().map(|(_, event)| event).collect()
     }
 
     fn add(&self, event: PastEvent) {
-        let mut events = lock(&self.events);
+        let EventLists { others, suspensions, next } = &mut *lock(&self.events);
+        let events = if event.is_by_refusals() { suspensions } else { others };
         if events.len() == MOST {
             events.pop_front();
         }
-        events.push_back(event);
+        events.push_back((*next, event));
+        *next += 1;
     }
 }
 

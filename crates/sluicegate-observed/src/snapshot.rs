@@ -29,7 +29,7 @@ pub struct Snapshot {
     /// The limits whose permits instances [share](sluicegate_in_flight::InFlightBuilder::on) and that are
     /// [counted](super::Observed::in_flight), by name.
     pub shared: Vec<(String, SharedStatus)>,
-    /// The latest events, the youngest last; at most 100.
+    /// The latest events, the youngest last: at most 100 suspensions by refusals, and at most 100 others.
     pub events: Vec<PastEvent>,
 }
 

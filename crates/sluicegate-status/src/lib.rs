@@ -106,14 +106,15 @@
 //! # In the log
 //! | target | level | content |
 //! |---|---|---|
-//! | `sluicegate::audit` | info | resets, suspensions and releases of keys, and changes of policies and waiting rooms, with the names of the operator and of the subject; a key as its kind lets it be shown |
+//! | `sluicegate::audit` | info | resets, suspensions and releases of keys, and changes of policies and waiting rooms, with the names of the operator and of the subject; a key as its kind lets it be shown. Of suspensions by refusals, 60 a minute, and the number of the others |
 //!
 //! The page itself logs no look-up and no load. A layer of `tower-http` in front can do that, and the logged address contains no secret.
 //!
 //! # What it costs
 //! The page costs nothing until it is loaded: [`Observed`](sluicegate_observed::Observed) counts everything anyway. A load adds up
 //! counters, walks the table of the store and renders some kilobytes of HTML, once for each visitor. Lists have fixed lengths: 64
-//! offenders and askers and 16 budgets for each policy, of which the page shows ten, 100 events, 32 notices, 60 minutes.
+//! offenders and askers and 16 budgets for each policy, of which the page shows ten, 100 suspensions by refusals and 100 other events,
+//! 32 notices, 60 minutes.
 //!
 //! # Which numbers are whose
 //! Rates, minutes, offenders and events are those of the instance that answers. The status of a key comes from its store, so it is the same

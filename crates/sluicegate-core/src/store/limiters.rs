@@ -34,6 +34,8 @@ pub struct Limiters {
     follows: AtomicBool,
     known_keys: OnceLock<Box<KnowsKeys>>,
     memory: Arc<Memory>,
+    #[cfg(feature = "tracing")]
+    suspension_lines: Mutex<crate::suspension::SuspensionLines>,
 }
 
 /// Tests whether a key is known: whether it came before the requests of its policy became unusual.
@@ -71,6 +73,12 @@ impl Limiters {
     /// The memory in which these handles decide while the store gives no answer.
     pub(super) fn memory(&self) -> &Arc<Memory> {
         &self.memory
+    }
+
+    /// The lines in the log about suspensions by refusals, of all policies together.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn suspension_lines(&self) -> MutexGuard<'_, crate::suspension::SuspensionLines> {
+        self.suspension_lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True only for the first call: its caller makes these handles follow the value that the store shares.

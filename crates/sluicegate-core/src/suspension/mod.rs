@@ -84,6 +84,8 @@ mod ask;
 mod buckets;
 mod by_hand;
 mod finished;
+#[cfg(feature = "tracing")]
+mod lines;
 mod restate;
 mod strike;
 mod strikes;
@@ -92,6 +94,8 @@ pub(crate) use self::ask::{decide, suspends};
 pub(crate) use self::buckets::{may_close, open, replaced};
 pub(crate) use self::by_hand::change;
 pub(crate) use self::finished::finished;
+#[cfg(feature = "tracing")]
+pub(crate) use self::lines::SuspensionLines;
 pub use self::strikes::Strikes;
 pub(crate) use self::strikes::strikes;
 #[cfg(doc)]

@@ -103,7 +103,11 @@ pub(super) fn tell(
         Cause::Hand(operator) => (true, operator),
     };
     let policy = policy.policy().name();
-    log(policy, key, lasts, if by_hand { by.unwrap_or("by hand") } else { "refusals" });
+    if by_hand {
+        log(policy, key, lasts, by.unwrap_or("by hand"));
+    } else {
+        log_refusals(store, || log(policy, key, lasts, "refusals"));
+    }
     let subject = Subject::of(policy).with_key(key.as_ref());
     store.notice(&Event::Suspended { subject, lasts, by_hand, by });
 }
@@ -120,6 +124,24 @@ fn log(policy: &str, key: &Key, lasts: Duration, by: &str) {
 
 #[cfg(not(feature = "tracing"))]
 fn log(_: &str, _: &Key, _: Duration, _: &str) {}
+
+/// Writes the line of a suspension by refusals, if there are not too many in this minute.
+#[cfg(feature = "tracing")]
+fn log_refusals(store: &Arc<dyn Store>, line: impl FnOnce()) {
+    let due = store.limiters().suspension_lines().next(std::time::Instant::now());
+    let (by, left_out) = ("refusals", due.left_out);
+    if left_out > 0 {
+        tracing::info!(target: "sluicegate::audit", by, left_out, "keys were suspended without a line each");
+    }
+    if due.is_told {
+        line();
+    } else if due.is_first_without {
+        tracing::info!(target: "sluicegate::audit", by, "more keys are suspended: until the next minute they are only counted");
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+fn log_refusals(_: &Arc<dyn Store>, _: impl FnOnce()) {}
 
 /// The statuses of the quotas of one ask.
 fn of(decision: &Decision, place: u8) -> impl Iterator<Item = &QuotaStatus> {

@@ -217,6 +217,39 @@ fn an_operator_who_suspends_is_named_in_events() {
     assert_eq!(told, [("suspended", Some("grace")), ("released", Some("grace")), by_hand]);
 }
 
+/// Once a client with a hundred addresses could hide from the page whatever it wanted.
+#[test]
+fn suspensions_by_refusals_drive_out_each_other_and_no_other_event() {
+    let (store, _) = observed("driven-out");
+    let login = || Policy::gcra("login", "1/h").suspend(2, "10min", "30min");
+    let limiter = login().on(&store).expect("it fits");
+    let flood = |from: u64| {
+        for key in from..from + 150 {
+            (0..3).for_each(|_| drop(answer(limiter.check(key))));
+        }
+    };
+    flood(0);
+    drop(answer(limiter.suspensions().by("grace").suspend("ada", Duration::from_secs(60))));
+    limiter.replace(login().hidden().build().expect("a policy"), Inherit::AsIs).expect("it fits");
+    flood(1_000);
+    let events = store.snapshot().events;
+    let rest: Vec<_> =
+        events.iter().filter(|event| event.by.is_some() || event.what != "suspended").collect();
+    assert_eq!(rest.iter().map(|event| event.what).collect::<Vec<_>>(), ["suspended", "policy_replaced"]);
+    assert_eq!(
+        (events.len(), events[0].by.as_deref(), events[1].what),
+        (102, Some("grace"), "policy_replaced")
+    );
+    flood(2_000);
+    drop(answer(limiter.suspensions().by("grace").release("ada")));
+    let events = store.snapshot().events;
+    assert_eq!(
+        (events.len(), events.last().map(|event| event.what)),
+        (103, Some("released")),
+        "in their order"
+    );
+}
+
 /// A suspension asks three more buckets of the store, which are nobody's limits.
 #[test]
 fn a_refusal_of_a_suspended_key_is_one_and_its_buckets_are_not_counted() {

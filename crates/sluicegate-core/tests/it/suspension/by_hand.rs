@@ -9,6 +9,7 @@ use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::Event;
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
+use sluicegate_tests::log::Log;
 use sluicegate_tests::outages::{FAILS, Scene};
 
 use super::{check, refused, suspended};
@@ -36,6 +37,32 @@ fn a_key_is_suspended_for_exactly_as_long_as_was_said_last() {
     assert_eq!(answer(limiter.suspensions().suspend("ada", Duration::ZERO)).outcome(), Outcome::Denied);
     let decade = secs(315_360_000);
     suspended(&answer(limiter.suspensions().suspend("ada", Duration::MAX)), decade);
+}
+
+/// Once each was a line, and a client with many addresses filled the disk.
+#[test]
+fn each_suspension_by_hand_is_audited_and_of_those_by_refusals_sixty_a_minute() {
+    let log = Log::of_this_thread();
+    let (store, _clock) = store();
+    let policy = |name| Policy::fixed_window(name, "1/d").suspend(1, "1min", "30min");
+    // The policies of a store have the lines together.
+    let limiters = ["a", "b"].map(|name| policy(name).on(&store).unwrap());
+    for key in 0..100_u64 {
+        for limiter in &limiters {
+            assert!(answer(limiter.check(key)).is_allowed());
+            assert_eq!(answer(limiter.check(key)).outcome(), Outcome::Suspended);
+        }
+        drop(answer(limiters[0].suspensions().by("grace").suspend(key, secs(60))));
+        drop(answer(limiters[0].suspensions().by("grace").release(key)));
+    }
+    let lines = log.lines();
+    let audit = |by: &str, what: &str| {
+        let is_it =
+            |line: &&String| line.contains("sluicegate::audit") && line.contains(by) && line.contains(what);
+        lines.iter().filter(is_it).count()
+    };
+    assert_eq!((audit("grace", "is suspended"), audit("grace", "is released")), (100, 100));
+    assert_eq!((audit("refusals", "is suspended"), audit("refusals", "only counted")), (60, 1));
 }
 
 #[test]
