@@ -329,3 +329,26 @@ async fn wrong_refusals_on_a_cluster_are_no_more_with_a_cache_than_by_the_store_
     assert_eq!(wrong[0], 0);
     assert_eq!(wrong[1], 0, "a refusal for units that were held was kept");
 }
+
+/// A key that was kept until its last held unit alone had drained would have forgotten all others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_with_held_units_is_kept_until_all_of_them_have_departed_and_drained() {
+    let clock = ManualClock::new();
+    let store = clocked("kept", &clock).await;
+    for algorithm in ALGORITHMS {
+        let own = Policy::gcra("own", "1/min").on(&store).unwrap();
+        let shared = Policy::builder(name(algorithm), algorithm, "100/h").on(&store).unwrap();
+        let (longest, all) = (Duration::from_secs(100), Key::from("all"));
+        for client in (0..30).chain(0..30) {
+            clock.advance(Duration::from_millis(100));
+            let client = Key::from(format!("{algorithm} {client}"));
+            let checks = [own.check(&client), shared.check(&all)].map(|check| check.reserve(longest));
+            check_all(checks).await.unwrap();
+        }
+        let resets = shared.peek(&all).await.unwrap().reset_after();
+        let key = standalone().run::<Vec<String>>(&format!("KEYS kept*{}*", name(algorithm)));
+        let [key] = &key[..] else { panic!("{key:?}") };
+        let left: u64 = standalone().run(&format!("PTTL {key}"));
+        assert!(u128::from(left) + 1_000 >= resets.as_millis(), "{algorithm}: {left} ms of {resets:?}");
+    }
+}

@@ -25,14 +25,16 @@ local function hold_back(asks, lines, due)
   return granted
 end
 
+-- In the order in which they are due.
 local function hold(value, units, due, marked)
   if units == 0 then return end
-  local there = held_until(value, due, marked)
+  local there, place = held_until(value, due, marked), #value.held + 1
   if there then
     there.units = there.units + units
-  else
-    table.insert(value.held, { units = units, till = due, marked = marked })
+    return
   end
+  while place > 1 and value.held[place - 1].till > due do place = place - 1 end
+  table.insert(value.held, place, { units = units, till = due, marked = marked })
 end
 
 local function release(ask, till, marked)

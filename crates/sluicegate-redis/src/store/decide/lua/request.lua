@@ -31,10 +31,7 @@ local function tell(line, due, granted)
     local opens = slot(quota, ask.value, left + 1, held)
     available = opens - now
   end
-  local after = s
-  for _, hold in ipairs(ask.value.held) do
-    if hold.marked == 0 then after = departed(quota, after, hold) end
-  end
+  local after = after_held(quota, s, ask.value.held)
   local resets = quota.rule == counter and counter.reset_after(r, after) or max(after.till - now, 0)
   local took = 0
   if granted then took = ask.spends and line.cost or ask.took[line.index] or 0 end

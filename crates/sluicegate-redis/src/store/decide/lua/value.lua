@@ -69,6 +69,19 @@ local function departed(quota, s, hold)
   return add(r, s, at, at, hold.units)
 end
 
+-- The state after all held units have departed; of a log, only its end: their entries come behind the others.
+local function after_held(quota, s, held)
+  local ends = 0
+  for _, hold in ipairs(held) do
+    if hold.marked == 0 and quota.rule == log then
+      ends = hold.till + quota.r.period
+    elseif hold.marked == 0 then
+      s = departed(quota, s, hold)
+    end
+  end
+  return ends > s.till and { till = ends, a = s.a, b = s.b } or s
+end
+
 -- If newcomers start with less than a burst, an unknown key begins.
 local function begin_new(quota, at)
   if not quota.r.keep or quota.begun then return end
@@ -312,16 +325,11 @@ local function save(value)
   end)
   if #value.held > 0 or #parts > #value then
     table.insert(parts, #value + 1, '\0')
-    for _, hold in ipairs(value.held) do
-      parts[#parts + 1] = pack('<I7I7B', hold.units, hold.till, hold.marked)
-      -- It must still exist when it is due, and counts from then on.
-      if hold.marked == 0 then
-        each_quota(value, function(quota)
-          local s = departed(quota, quota.s, hold)
-          till = max(till, s.till + (quota.r.keep or 0))
-        end)
-      end
-    end
+    for _, hold in ipairs(value.held) do parts[#parts + 1] = pack('<I7I7B', hold.units, hold.till, hold.marked) end
+    -- They must still exist when they are due, and count from then on.
+    each_quota(value, function(quota)
+      till = max(till, after_held(quota, quota.s, value.held).till + (quota.r.keep or 0))
+    end)
   end
   local px = max(ceil_div(till - till % SPAN + SPAN - now, 1000), 1) + slack
   -- A corrupt log may give any number.
