@@ -175,8 +175,11 @@ impl Buckets {
     /// Whether any key owes units, or would if the clock were set back a little.
     pub(super) fn owe(&self, now_us: u64) -> bool {
         let earlier_us = now_us.saturating_sub(IDLE_AFTER_US);
-        let owes =
-            |bucket: &Arc<Bucket>| bucket.ahead.latest_us() > earlier_us || bucket.is_in_use(earlier_us);
+        let owes = |bucket: &Arc<Bucket>| {
+            bucket.ahead.latest_us() > earlier_us
+                || bucket.is_in_use(earlier_us)
+                || bucket.holds_count(earlier_us)
+        };
         !self.older(now_us).is_empty() || self.each.iter().any(owes)
     }
 

@@ -51,6 +51,11 @@ impl BucketHolds {
         self.0.any()
     }
 
+    /// Whether any hold is not over.
+    pub(super) fn any_counts(&self, is_over: impl Fn(&Hold) -> bool) -> bool {
+        self.0.any_is(|all| !all.iter().all(|one| is_over(&one.hold)))
+    }
+
     /// The holds of a key.
     pub(super) fn of(&self, key: u64) -> KeyHolds {
         self.0.look(key, |all| all.iter().map(|departure| departure.hold).collect())

@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 
 use crate::algorithm::State;
 use crate::few::few;
-use crate::memory::bucket::Bucket;
 use crate::memory::change::Effect;
 use crate::memory::holds::Hold;
 use crate::memory::place::BucketCell;
@@ -30,17 +29,12 @@ impl PolicyBuckets {
         // Relaxed: it only has to be a different number each time.
         let id = self.context.fresh_hold();
         let hold = Hold { units, until_us: departs_us };
-        bucket.holds.add(cell.hash, id, hold, |hold| is_over(bucket, hold, now_us));
+        bucket.holds.add(cell.hash, id, hold, |hold| bucket.has_drained(hold, now_us));
         bucket.reaches(cell.hash, departs_us.saturating_add(longest_us));
         bucket.ahead.note(departs_us);
         let after = State::new(ready_us, 0);
         Effect { spent: units, trace: Trace { birth: id, held: true, after, ..Trace::default() } }
     }
-}
-
-/// Whether the held units would have drained by now.
-fn is_over(bucket: &Bucket, hold: &Hold, now_us: u64) -> bool {
-    hold.until_us.saturating_add(bucket.longest_us()) <= now_us
 }
 
 /// The time that a spend waits for its turn.
@@ -79,7 +73,7 @@ pub(super) fn has_room_to_hold(
         let ahead = twins.fold(0, |sum: u64, twin| sum.saturating_add(twin.ask.cost()));
         let units = ahead.saturating_add(cell.ask.cost());
         let most = (cell.by.rule.capacity() / 2).max(1);
-        let is_over = |hold: &Hold| is_over(cell.bucket, hold, now_us);
+        let is_over = |hold: &Hold| cell.bucket.has_drained(hold, now_us);
         cell.bucket.holds.has_room(cell.hash, (units, most), now_us, is_over)
     })
 }

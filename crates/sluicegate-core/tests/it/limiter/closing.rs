@@ -1,9 +1,9 @@
 //! Whether closing a policy forgets spent units.
 
-use sluicegate_core::Quota;
-use sluicegate_core::limiter::ForLayers;
+use sluicegate_core::limiter::{ForLayers, check_all};
+use sluicegate_core::{Algorithm, Quota};
 
-use crate::support::{ALL, answer, limiter, secs, store};
+use crate::support::{ALL, answer, is_queue, limiter, ms, secs, store, store_for};
 
 #[test]
 fn a_policy_may_close_once_none_of_its_keys_owes_nor_would_if_the_clock_were_set_back_a_minute() {
@@ -35,5 +35,29 @@ fn a_key_that_begins_to_owe_later_keeps_the_policy_open() {
         assert!(!limiter.may_close(), "{algorithm}: bob owed less than a minute ago");
         clock.advance(secs(20));
         assert!(limiter.may_close(), "{algorithm}");
+    }
+}
+
+/// Units that were held count on as a spend, although no request has asked for the key since.
+#[test]
+fn units_that_were_held_for_requests_keep_the_policy_open_until_they_have_drained() {
+    for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm)) {
+        let (store, clock) = store_for(1_000, 16_000);
+        let own = limiter(&store, "own", Algorithm::Gcra, Quota::per_minute(1));
+        let shared = limiter(&store, "shared", algorithm, Quota::per_hour(100));
+        for client in (0..30_u64).chain(0..30) {
+            clock.advance(ms(100));
+            let longest = secs(100);
+            let checks = [own.check(client).reserve(longest), shared.check(u64::MAX).reserve(longest)];
+            assert!(answer(check_all(checks)).is_allowed(), "{algorithm}");
+        }
+        while !shared.may_close() {
+            clock.advance(secs(30));
+        }
+        assert_eq!(
+            answer(shared.peek(u64::MAX)).remaining(),
+            100,
+            "{algorithm}: closing it would forget them"
+        );
     }
 }
