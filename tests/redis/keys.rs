@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use redis::Connection;
+use sluicegate::rules::{RulesFile, Variables};
 use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::limiter::check_all;
 use sluicegate_core::{Key, Policy, Quota, RateLimiter};
@@ -180,4 +181,25 @@ async fn the_time_is_the_servers() {
         let spent = decision.spent_us();
         assert!((before..=time()).contains(&spent), "{limiter:?}: {spent} is not between {before} and now");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stores_of_a_rules_file_share_a_key_if_they_have_the_same_secret() {
+    let server = Server::start();
+    let text = format!(
+        "version: 1\nstore:\n  redis: \"{}\"\n  secret: ${{SECRET}}\npolicies: {{ p: {{ quota: 1/h }} }}\nrules: []\n",
+        server.url()
+    );
+    let file = |secret: &str| {
+        let variables = [("SECRET", secret)].into_iter().collect();
+        RulesFile::parse("rules.yaml", &text, &variables).unwrap()
+    };
+    for (secret, passes) in [("one", true), ("one", false), ("another", true)] {
+        let store = file(secret).connected_store(Duration::from_secs(20)).await.unwrap();
+        let decision = Policy::gcra("p", "1/h").on(store).unwrap().check("ada").await.unwrap();
+        assert_eq!(decision.is_allowed(), passes, "{secret}");
+    }
+    let unset = RulesFile::parse("rules.yaml", &text, &Variables::none().or_placeholders()).unwrap();
+    let error = unset.connected_store(Duration::from_secs(20)).await.err().unwrap().to_string();
+    assert!(error.contains("SECRET") && !error.contains("another"), "{error}");
 }

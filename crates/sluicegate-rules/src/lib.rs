@@ -498,7 +498,8 @@
 //! `redis` names a Redis that all instances share; without the section the program gives a store. `fleet: [leases, deny-cache]` next to it saves
 //! calls to that Redis: an instance decides frequent keys from units that it holds, and refused keys from memory. `durable: true` uses only a
 //! Redis that keeps its counts over a restart and while its memory is full; otherwise policies decide as in an outage, and the log names the
-//! setting that fixes it.
+//! setting that fixes it. `secret: ${REDIS_SECRET}`, the same for all instances, keeps a reader of Redis from finding addresses and user names
+//! by trying them.
 //!
 //! `${NAME}` in a value stands for an environment variable, inserted after the file was parsed, and never inside quotes or braces. A service
 //! refuses a file with a variable that is not set; tools use a placeholder and say which value they took instead.

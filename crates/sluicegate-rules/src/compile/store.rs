@@ -31,6 +31,7 @@ pub(crate) enum NamedStore {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct NamedRedis {
     url: String,
+    secret: Option<String>,
     deadline: Option<Duration>,
     replicas: u64,
     durable: bool,
@@ -48,16 +49,23 @@ impl NamedStore {
     /// The store of the section; `None` if something is wrong with it, which is reported. A URL with an unset variable is not
     /// checked: checking a file needs none of its secrets.
     pub(super) fn of(section: &At<StoreEntry>, problems: &mut Problems<'_>) -> Option<Self> {
-        let StoreEntry { redis, memory, deadline, replicas, durable, fleet } = &section.value;
+        let StoreEntry { redis, secret, memory, deadline, replicas, durable, fleet } = &section.value;
         match (redis, memory) {
             (Some(url), None) => {
                 if unset(&url.value).is_none() {
                     NamedRedis::check(url, problems);
                 }
+                for empty in secret.iter().filter(|secret| secret.value.is_empty()) {
+                    problems.error(
+                        empty.place,
+                        "it is empty, so it would protect nothing: leave the word out, or name a secret",
+                    );
+                }
                 let replicas = replicas.as_ref().map(|text| self::replicas(text, problems));
                 let deadline = deadline.as_ref().map(|text| self::deadline(text, problems));
                 Some(Self::Redis(NamedRedis {
                     url: url.value.clone(),
+                    secret: secret.as_ref().map(|secret| secret.value.clone()),
                     deadline: deadline.flatten(),
                     replicas: replicas.flatten().unwrap_or(1),
                     durable: durable.as_ref().is_some_and(|durable| durable.value),
@@ -65,7 +73,7 @@ impl NamedStore {
                 }))
             }
             (None, Some(keys)) => {
-                let words = written!(section.value; deadline replicas durable fleet);
+                let words = written!(section.value; secret deadline replicas durable fleet);
                 refuse(words, problems, |word| match word {
                     "durable" => {
                         "a store in memory keeps nothing over a restart: leave the word out".to_owned()
@@ -130,7 +138,11 @@ impl NamedStore {
             Self::Memory { .. } => {
                 Err("its store is in the memory of the service, and no other process can ask it".to_owned())
             }
-            Self::Redis(redis) => match unset(&redis.url) {
+            Self::Redis(redis) => match [Some(&redis.url), redis.secret.as_ref()]
+                .into_iter()
+                .flatten()
+                .find_map(|text| unset(text))
+            {
                 Some(name) => {
                     Err(format!("its store needs the environment variable {name}, which is not set here"))
                 }
@@ -188,12 +200,14 @@ impl NamedRedis {
         }
     }
 
-    fn connecting(&self, builder: RedisStoreBuilder) -> Result<RedisStore, ConfigError> {
-        match self.deadline {
-            Some(deadline) => builder.deadline(deadline),
-            None => builder,
+    fn connecting(&self, mut builder: RedisStoreBuilder) -> Result<RedisStore, ConfigError> {
+        if let Some(secret) = &self.secret {
+            builder = builder.secret(secret);
         }
-        .connect(&self.url)
+        if let Some(deadline) = self.deadline {
+            builder = builder.deadline(deadline);
+        }
+        builder.connect(&self.url)
     }
 
     fn check(url: &At<String>, problems: &mut Problems<'_>) {

@@ -15,6 +15,10 @@ pub(crate) struct StoreEntry {
     /// The URL of a Redis that all instances share, as `${REDIS_URL}`.
     #[serde(default, deserialize_with = "said")]
     pub redis: Option<At<String>>,
+    /// A secret that all instances share, as `${REDIS_SECRET}`: with it, a reader of Redis cannot test guesses at addresses and user names.
+    /// Another secret starts all counts anew. Default: none.
+    #[serde(default, deserialize_with = "said")]
+    pub secret: Option<At<String>>,
     /// Counts in this process alone; each policy has room for this number of keys, as `1M keys`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
