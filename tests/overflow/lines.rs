@@ -173,6 +173,10 @@ async fn the_same_polls_get_the_same_answers_in_memory_and_from_four_instances_o
             room.most_active(20).pass_lasts(Duration::from_secs(60))
         })
         .await;
+        same_answers("many passes", fast, seed, |room| {
+            room.most_active(200).pass_lasts(Duration::from_secs(60))
+        })
+        .await;
         same_answers("opens later", fast, seed, |room| {
             room.opens_at(std::time::UNIX_EPOCH + START + Duration::from_secs(30))
         })
@@ -208,6 +212,47 @@ async fn appointments_stay_in_both_homes_while_the_calendar_moves_on() {
             assert_eq!(found, expected, "{place:?}");
         }
     }
+}
+
+/// Each poll of a visitor without a ticket once left a place and a pass in Redis.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_room_keeps_nothing_of_visitors_in_redis_and_both_homes_count_the_same_passes_afterwards() {
+    let (server, clock) = (Server::start(), on_the_hour());
+    let room = WaitingRoom::builder("sale", "1/h").most_active(100).places_per_client(5, PeerIp::new());
+    let all = lines(&server, &clock, room).await;
+    let same = async |ask: LineAsk| {
+        let (expected, found) = (all[0].ask(ask).await.unwrap(), all[1].ask(ask).await.unwrap());
+        assert_eq!(found, expected, "{ask:?}");
+        found
+    };
+    let mode = async |mode| {
+        for line in &all[..2] {
+            line.change(LineChange::Mode(mode)).await.unwrap();
+        }
+    };
+    same(LineAsk::new(None, 1)).await;
+    let LineAnswer::Waiting(sleeper) = same(LineAsk::new(None, 2)).await else { panic!("it has to wait") };
+    mode(LineMode::Open).await;
+    for visitor in 0..1_000_u32 {
+        let ask = LineAsk::new(None, visitor).of_client(u64::from(visitor) + 1);
+        assert!(matches!(same(ask).await, LineAnswer::Turn(_)));
+    }
+    let count = |command: &str, part: &str| {
+        let keys: Vec<String> = server.run(&format!("KEYS *:{part}"));
+        keys.iter().map(|key| server.run::<u64>(&format!("{command} {key}"))).sum::<u64>()
+    };
+    let kept = [("HLEN", "places"), ("HLEN", "clients"), ("ZCARD", "ends"), ("SCARD", "out")];
+    assert_eq!(kept.map(|(command, part)| count(command, part)), [2, 0, 100, 100]);
+    // More passes expire at once than one poll forgets.
+    mode(LineMode::Metered).await;
+    clock.advance(Duration::from_secs(950));
+    for visitor in 0..5 {
+        same(LineAsk::new(None, 5_000 + visitor)).await;
+        same(LineAsk::new(Some(sleeper.place), 0)).await;
+        clock.advance(Duration::from_secs(1));
+    }
+    clock.advance(Duration::from_secs(3_600));
+    assert!(matches!(same(LineAsk::new(Some(sleeper.place), 0)).await, LineAnswer::Turn(_)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

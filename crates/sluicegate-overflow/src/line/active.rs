@@ -148,9 +148,10 @@ impl Active {
         self.ended.get(&number) == Some(&lot)
     }
 
-    /// Forgets expired passes. Each pass is forgotten once.
-    pub(super) fn advance(&mut self, now_us: u64) {
-        while let Some(number) = first_over(&mut self.ends, now_us) {
+    /// Forgets `steps` expired passes at most. Each pass is forgotten once.
+    pub(super) fn advance(&mut self, now_us: u64, steps: u32) {
+        for _ in 0..steps {
+            let Some(number) = first_over(&mut self.ends, now_us) else { break };
             self.out.remove(&number);
         }
         while let Some(number) = first_over(&mut self.forget, now_us) {
@@ -192,11 +193,11 @@ mod tests {
         active.end(8, 1, 20);
         active.end(8, 1, 20);
         assert!(!active.is_full() && active.has_ended(8, 1) && !active.has_ended(8, 2));
-        active.advance(100);
+        active.advance(100, 64);
         assert_eq!(active.count(), Some(0));
-        active.advance(120);
+        active.advance(120, 64);
         assert!(active.has_ended(8, 1));
-        active.advance(20 + AGAIN_US);
+        active.advance(20 + AGAIN_US, 64);
         assert!(!active.has_ended(8, 1) && active.ends.is_empty() && active.forget.is_empty());
     }
 }

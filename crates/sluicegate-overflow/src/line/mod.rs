@@ -93,7 +93,8 @@ pub trait LineHome {
 /// - *Passes*: if passes are bounded, a pass that ends early calls the first waiting visitor, and for a minute no visitor behind it.
 /// - *Return*: a visitor that was passed over and comes back within ten minutes is due; its turn is the next free one.
 /// - *Once*: a place that had its turn gives the same turn again for a minute, so that a lost answer costs no visitor its place. After that
-///   the place is unknown.
+///   the place is unknown. A visitor that comes without a place while the room is open to all enters without one: its pass is valid like any
+///   other, and its turn is not given again.
 ///
 /// The caller needs no clock: times in answers are spans from the moment of the answer.
 pub trait Line: Send + Sync + fmt::Debug + 'static {

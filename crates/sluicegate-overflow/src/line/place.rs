@@ -15,7 +15,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct LinePlace {
-    /// The number of places that were taken before, since the line began.
+    /// The number of places that were taken before, since the line began. Visitors that enter without a place, while the room is open to all,
+    /// have numbers of their own, above those of all places.
     pub number: u64,
     /// A number that was drawn when the place was taken.
     pub lot: u32,

@@ -41,7 +41,7 @@ pub enum LineChange {
 /// | `Metered` | `Paused` | visitors keep their places, wait for an unknown time, and ask once or twice a minute |
 /// | `Paused` | `Metered` | visitors enter in their order, when they ask next |
 /// | any | `Open` | each visitor enters when it asks next; sleeping visitors keep their places |
-/// | `Open` | `Metered` | places taken meanwhile are done, and earlier ones are called again |
+/// | `Open` | `Metered` | visitors that entered meanwhile keep their passes, and earlier places are called again |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LineMode {
@@ -64,7 +64,7 @@ pub struct LineStatus {
     pub rate: Quota,
     /// Visitors that wait and were not passed over.
     pub waiting: u64,
-    /// Valid passes, if their number is bounded.
+    /// Valid passes, if their number is bounded; of passes that were given while the room was open to all, only those within the bound.
     pub active: Option<u64>,
     /// Turns that were given since the line began.
     pub admitted: u64,

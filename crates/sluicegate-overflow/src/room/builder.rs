@@ -64,7 +64,8 @@ impl WaitingRoomBuilder {
     }
 
     /// Sets the most passes that are valid at once: the next visitor enters when one has expired or [ended](crate::Pass::end). A pass is
-    /// bound to one client only if [`places_per_client`](Self::places_per_client) is set; otherwise everyone with a copy can use it.
+    /// bound to one client only if [`places_per_client`](Self::places_per_client) is set; otherwise everyone with a copy can use it. While
+    /// the room is [open](crate::line::LineMode::Open) to all, visitors enter above this number, and those above it are not counted.
     /// Default: no bound except the rate.
     pub fn most_active(mut self, passes: u64) -> Self {
         self.most_active = Some(passes);

@@ -105,6 +105,25 @@ fn an_opened_room_lets_everybody_in_and_goes_back_to_its_rate() {
     assert_eq!(turns, places[20..]);
 }
 
+#[test]
+fn visitors_that_entered_an_open_room_have_passes_of_their_own_that_end_one_by_one() {
+    let line = Polled::new("100/s", |room| room.most_active(2).pass_lasts(seconds(60)));
+    line.change(LineChange::Mode(LineMode::Open));
+    let entered: Vec<LinePlace> = (0..4).map(|_| line.turn(None).place).collect();
+    let status = line.status();
+    assert_eq!((status.active, status.admitted, status.waiting), (Some(2), 4, 0));
+    line.change(LineChange::Mode(LineMode::Metered));
+    let next = line.waits(None).place;
+    assert!(entered.iter().all(|place| place.number != next.number));
+    // A pass above the bound makes no room, and ends for its own visitor only.
+    line.end(entered[3]);
+    line.waits(Some(next));
+    line.end(entered[0]);
+    assert_eq!(line.turn(Some(next)).place, next);
+    // It took no place, so a visitor with an ended pass lines up like any other.
+    assert_ne!(line.waits(Some(entered[0])).place, entered[0]);
+}
+
 /// All that have not entered yet ask once, and then so many seconds go by.
 fn enter(line: &Polled, places: &[LinePlace], turns: &mut Vec<LinePlace>, after: u64) {
     for place in places {

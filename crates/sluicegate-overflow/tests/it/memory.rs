@@ -17,6 +17,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 fn waiting_visitors_take_little_and_leave_nothing() {
     a_hundred_thousand_who_wait_take_less_than_50_mib();
     an_open_room_keeps_nothing_of_those_who_entered();
+    an_open_room_keeps_nothing_while_a_visitor_sleeps_and_passes_are_bounded();
 }
 
 fn an_open_room_keeps_nothing_of_those_who_entered() {
@@ -30,17 +31,29 @@ fn an_open_room_keeps_nothing_of_those_who_entered() {
     let taken = region.change();
     let bytes = taken.bytes_allocated.saturating_sub(taken.bytes_deallocated);
     println!("{bytes} bytes while a thousand a second enter an open room");
-    // A turn is given again for a minute: 60,000 places of 24 bytes, and the room in which the list grows.
-    assert!(bytes < 4 << 20, "{bytes} bytes");
-    line.after(seconds(120));
-    for client in 0..100_000 {
-        line.ask_of(None, Some(client));
-        line.clock.advance(Duration::from_millis(100));
+    assert!(bytes < 1 << 10, "{bytes} bytes");
+}
+
+/// Each of them once left a pass for a quarter of an hour, and a place for as long as the sleeper was not missed.
+fn an_open_room_keeps_nothing_while_a_visitor_sleeps_and_passes_are_bounded() {
+    let line = Polled::new("1/h", |room| room.most_active(20));
+    line.turn(None);
+    let sleeper = line.waits(None);
+    line.change(LineChange::Mode(LineMode::Open));
+    let region = Region::new(ALLOCATOR);
+    for _ in 0..200_000 {
+        line.turn(None);
+        line.clock.advance(Duration::from_millis(1));
     }
     let taken = region.change();
     let bytes = taken.bytes_allocated.saturating_sub(taken.bytes_deallocated);
-    println!("{bytes} bytes when ten a second do");
-    assert!(bytes < 1 << 20, "{bytes} bytes");
+    println!("{bytes} bytes while one visitor sleeps and a thousand a second enter");
+    assert!(bytes < 4 << 10, "{bytes} bytes");
+    assert_eq!((line.status().waiting, line.status().active), (1, Some(20)));
+    // The sleeper has kept its place, and the first pass that expires is room for it.
+    line.change(LineChange::Mode(LineMode::Metered));
+    line.waits(Some(sleeper.place));
+    assert_eq!(line.after(seconds(3_600)).turn(Some(sleeper.place)).place, sleeper.place);
 }
 
 fn a_hundred_thousand_who_wait_take_less_than_50_mib() {

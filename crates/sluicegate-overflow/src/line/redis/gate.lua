@@ -21,7 +21,7 @@ local function begin(at)
     now = 1, clock = at, appointed = 1, mode = METERED, share = WHOLE, till = 0, parts = 0, last = -1, rate = rate_of(9),
     is_open = OPENS <= at and 1 or 0, opens_after = max(OPENS - at, 0), early = 0, gate = 0, gate_at = 1,
     patience = 1, asked_patience = 1, asked = 1, asked_gate = 0, asked_share = WHOLE, share_before = WHOLE, silent_from = 0, silent_to = 0, silent_until = 0,
-    again_to = 0, back_to = 0, raised = -1, raised_until = 0, raised_share = WHOLE, free_from = 0, free_to = 0, full_gate = 0, full_at = 0, given = 0,
+    again_to = 0, back_to = 0, raised = -1, raised_until = 0, raised_share = WHOLE, opened_to = 0, walked_in = 0, full_gate = 0, full_at = 0, given = 0,
     first = 0, next = 0, swept = 0, waiting = 0, passed_over = 0, admitted = 0, ended_until = 0, renewed = -RENEWED,
   }
   new_share(0)
@@ -46,13 +46,8 @@ local function skip()
   for _ = 1, SKIPPED do
     -- The number of a rank by lot is not known.
     if line.gate >= max(line.again_to, line.back_to) or line.gate < line.early then break end
-    if line.gate >= line.free_from and line.gate < line.free_to then
-      line.gate = line.free_to
-    elseif is_left(line.gate) then
-      line.gate = line.gate + 1
-    else
-      break
-    end
+    if not is_left(line.gate) then break end
+    line.gate = line.gate + 1
   end
   if line.gate > from then
     line.full_gate = max(line.full_gate, line.gate)

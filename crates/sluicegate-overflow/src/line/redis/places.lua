@@ -1,5 +1,5 @@
 -- Places, as in `places.rs`, and passes, as in `active.rs`.
-local AGAIN, KEPT_PLACE, CALLS, DOUBLED = 60000000, 600000000, 60000000, 20
+local AGAIN, KEPT_PLACE, CALLS, DOUBLED, EXPIRED = 60000000, 600000000, 60000000, 20, 64
 -- The time for which a turn is given again: no longer than its pass is good.
 local GIVEN_AGAIN = min(LASTS, AGAIN)
 local WAITING, PASSED_OVER, TURNED = 0, 1, 2
@@ -191,9 +191,10 @@ local function forget_passes()
   if line.ended_until > 0 then redis.call("ZREMRANGEBYSCORE", ENDED, "-inf", now) end
   if line.ended_until <= now then line.ended_until = 0 end
   if MOST < 0 then return end
-  for _, number in ipairs(redis.call("ZRANGEBYSCORE", ENDS, "-inf", now, "LIMIT", 0, 1000)) do
-    redis.call("SREM", OUT, number)
-    redis.call("ZREM", ENDS, number)
+  local over = redis.call("ZRANGEBYSCORE", ENDS, "-inf", now, "LIMIT", 0, EXPIRED)
+  if #over > 0 then
+    redis.call("SREM", OUT, unpack(over))
+    redis.call("ZREM", ENDS, unpack(over))
   end
 end
 

@@ -2,13 +2,14 @@
 local EARLY, PATIENCE, SOON, SECOND, UNKNOWN = 500000, 60000000, 2000000, 1000000, 30000000
 -- The number of places that one look at the numbers reads.
 local LOOKED_FOR = 1024
+-- The first number of visitors that enter without a place.
+local WALK_INS = 4503599627370496
 
 -- The number of visitors that will come before a rank.
 local function ahead_of(rank)
-  local free = max(min(rank, line.free_to) - max(line.gate, line.free_from), 0)
-  local ranks = max(max(rank - line.gate, 0) - free, 0)
+  local ranks = max(rank - line.gate, 0)
   -- Some of those that came before have entered as well.
-  if line.gate < line.free_to then ranks = min(ranks, line.waiting) end
+  if line.gate < line.opened_to then ranks = min(ranks, line.waiting) end
   return ceil(ranks * line.share / WHOLE)
 end
 
@@ -18,6 +19,16 @@ local function wait_of(rank)
   local wait, ahead = 0, ahead_of(rank)
   if line.mode == METERED then wait = max(next_turn() + span(ahead, WHOLE), room_after(ahead), calls_after(rank)) end
   return wait + (line.is_open == 0 and line.opens_after or 0)
+end
+
+-- Counts a turn, and its pass unless all passes are out. Returns the time until it, and the length of the pass from then on.
+local function admit(number, after)
+  if MOST >= 0 and not is_full() then
+    give_pass(number, now + after)
+    line.appointed = max(line.appointed, now + after + LASTS)
+  end
+  line.admitted = line.admitted + 1
+  return after, LASTS
 end
 
 -- The turn of a place, if it has one: the time until it, and the length of the pass from then on.
@@ -43,12 +54,14 @@ local function turn(number, place)
   end
   if place.is == WAITING then leave(place.client) end
   place.is, place.at, changed[number] = TURNED, now + after, true
-  if MOST >= 0 then
-    give_pass(number, now + after)
-    line.appointed = max(line.appointed, now + after + LASTS)
-  end
-  line.admitted = line.admitted + 1
-  return after, LASTS
+  return admit(number, after)
+end
+
+-- The turn of a visitor without a place while the room is open to all: no place is kept for it.
+local function walk_in(lot)
+  local number = WALK_INS + line.walked_in
+  line.walked_in = line.walked_in + 1
+  return { "turn", number, lot, admit(number, 0) }
 end
 
 -- The appointment about half way to the turn, if there is room for it.
@@ -89,10 +102,9 @@ function words.ask(number, lot, new_lot, client)
   local place = number and not has_ended(number, lot) and find(number, lot)
   if EACH < 0 then client = "" end
   if not place then
-    if line.mode ~= OPEN then
-      if line.waiting >= LONGEST then return { "full" } end
-      if client ~= "" and of_client(client) >= EACH then return { "many" } end
-    end
+    if line.mode == OPEN then return walk_in(tonumber(new_lot)) end
+    if line.waiting >= LONGEST then return { "full" } end
+    if client ~= "" and of_client(client) >= EACH then return { "many" } end
     number = add(tonumber(new_lot), client)
     place = held(number)
     if line.is_open == 0 then line.early = number + 1 end
@@ -129,10 +141,9 @@ end
 function words.mode(mode)
   mode = tonumber(mode)
   if mode == line.mode then return {} end
-  if mode == OPEN and line.gate >= line.free_to then line.free_from, line.free_to = line.next, 0 end
   if line.mode == OPEN then
     -- Visitors that slept meanwhile keep their places.
-    line.free_to, line.again_to = line.next, line.next
+    line.opened_to, line.again_to = line.next, line.next
     stands()
   end
   line.mode = mode

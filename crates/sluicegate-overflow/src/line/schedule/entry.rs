@@ -7,6 +7,9 @@ use crate::line::places::PlaceState;
 use crate::line::schedule::{HELD_US, Schedule};
 use crate::line::{LineAsk, LineMode, LinePlace, LineTurn, NoPlace};
 
+/// The first number of visitors that enter without a place: far above all places, and below 2^53, so that a script counts exactly.
+const WALK_INS: u64 = 1 << 52;
+
 impl Schedule {
     /// Whether the line still knows the place of a ticket: it waits, was passed over, or had its turn within the last minute.
     pub(super) fn knows(&self, place: LinePlace) -> bool {
@@ -17,22 +20,18 @@ impl Schedule {
 
     /// A new place, at the end.
     ///
-    /// No bound applies while the room is open to all, because a visitor that takes a place leaves it at once.
-    ///
     /// # Errors
     /// When the line is full, and then when the client has all of its places: both leave the line unchanged.
     pub(super) fn enter(&mut self, ask: LineAsk) -> Result<LinePlace, NoPlace> {
         let of_client =
             ask.client.map(|client| client.max(1)).filter(|_| self.settings.places_per_client.is_some());
-        if self.mode != LineMode::Open {
-            if self.places.waiting() >= self.settings.longest_line {
-                return Err(NoPlace::Full);
-            }
-            if let (Some(client), Some(most)) = (of_client, self.settings.places_per_client)
-                && self.places.of_client(client) >= most
-            {
-                return Err(NoPlace::TooMany);
-            }
+        if self.places.waiting() >= self.settings.longest_line {
+            return Err(NoPlace::Full);
+        }
+        if let (Some(client), Some(most)) = (of_client, self.settings.places_per_client)
+            && self.places.of_client(client) >= most
+        {
+            return Err(NoPlace::TooMany);
         }
         let place = self.places.add(ask.lot, of_client);
         if !self.is_open {
@@ -82,13 +81,26 @@ impl Schedule {
                 self.pace.give(now_us)
             }
         };
-        let at_us = now_us.saturating_add(after_us);
-        self.places.turn(place, at_us);
-        if self.settings.most_active.is_some() {
+        self.places.turn(place, now_us.saturating_add(after_us));
+        Some(self.admit(place, after_us))
+    }
+
+    /// The turn of a visitor without a place while the room is open to all. No place is kept for it, so that such visitors take no memory,
+    /// however many come.
+    pub(super) fn walk_in(&mut self, lot: u32) -> LineTurn {
+        let place = LinePlace::new(WALK_INS.saturating_add(self.walked_in), lot);
+        self.walked_in = self.walked_in.saturating_add(1);
+        self.admit(place, 0)
+    }
+
+    /// Counts the turn, and its pass unless all passes are out: then the room is open to all, and passes above the bound are not kept.
+    fn admit(&mut self, place: LinePlace, after_us: u64) -> LineTurn {
+        if self.settings.most_active.is_some() && !self.active.is_full() {
+            let at_us = self.time.now_us().saturating_add(after_us);
             self.active.give(place.number, at_us);
-            self.time.appoint(at_us.saturating_add(lasts_us));
+            self.time.appoint(at_us.saturating_add(micros(self.settings.pass_lasts)));
         }
         self.admitted = self.admitted.saturating_add(1);
-        Some(LineTurn::new(place, Duration::from_micros(after_us), self.settings.pass_lasts))
+        LineTurn::new(place, Duration::from_micros(after_us), self.settings.pass_lasts)
     }
 }

@@ -104,8 +104,6 @@ impl Schedule {
             if self.gate < self.early {
                 // The number behind a rank by lot is not known.
                 break;
-            } else if (self.free.0..self.free.1).contains(&self.gate) {
-                self.gate = self.free.1;
             } else if self.places.is_left(self.gate, &self.time) {
                 self.gate = self.gate.saturating_add(1);
             } else {

@@ -42,6 +42,9 @@ const HELD_US: u64 = 2_000_000;
 const SILENT_US: u64 = 2_000_000;
 const SILENT_TURNS: u64 = 3;
 
+/// The number of passes that expire for each place of a sweep: 64 with each poll, so that no poll pays for a crowd.
+const EXPIRED: u32 = 16;
+
 /// The state of a line.
 #[derive(Debug)]
 pub(super) struct Schedule {
@@ -67,8 +70,10 @@ pub(super) struct Schedule {
     back_to: u64,
     /// If the rate was raised: the gate at that moment, the end of the appointments made before, and the share that came then.
     raised: Option<(u64, u64, u64)>,
-    /// The range of numbers that were given while the room was open to all: no visitor waits there.
-    free: (u64, u64),
+    /// Visitors of ranks below it could enter while the room was open to all.
+    opened_to: u64,
+    /// The number of visitors that entered without a place.
+    walked_in: u64,
     places: PlaceList,
     active: Active,
     admitted: u64,
@@ -95,7 +100,8 @@ impl Schedule {
             again_to: 0,
             back_to: 0,
             raised: None,
-            free: (0, 0),
+            opened_to: 0,
+            walked_in: 0,
             places: PlaceList::new(micros(settings.pass_lasts)),
             active: Active::new(settings.most_active, micros(settings.pass_lasts)),
             admitted: 0,
@@ -121,10 +127,12 @@ impl Schedule {
         answer
     }
 
-    /// The answer at the line's current time: a new place if the ask has no known one, then its turn or its standing.
+    /// The answer at the line's current time: a new place if the ask has no known one and the room is not open to all, then its turn or its
+    /// standing.
     fn answer(&mut self, ask: LineAsk) -> LineAnswer {
         let place = match ask.place.filter(|place| self.knows(*place)) {
             Some(place) => place,
+            None if self.mode == LineMode::Open => return LineAnswer::Turn(self.walk_in(ask.lot)),
             None => match self.enter(ask) {
                 Ok(place) => place,
                 Err(none) => return LineAnswer::NoPlace(none),
@@ -164,13 +172,10 @@ impl Schedule {
             LineChange::Rate(rate) => self.change_rate(rate)?,
             LineChange::Mode(mode) if mode == self.mode => {}
             LineChange::Mode(mode) => {
-                if mode == LineMode::Open && self.gate >= self.free.1 {
-                    self.free = (self.places.next_number(), 0);
-                }
                 if self.mode == LineMode::Open {
                     // Visitors that slept meanwhile keep their places.
-                    self.free.1 = self.places.next_number();
-                    self.again_to = self.free.1;
+                    self.opened_to = self.places.next_number();
+                    self.again_to = self.opened_to;
                     self.active.stands(self.gate, self.time.now_us());
                 }
                 self.mode = mode;
@@ -230,7 +235,7 @@ impl Schedule {
             let since_us = clock_us.saturating_sub(self.settings.opens_at_us).min(step_us);
             self.gate_at_us = now_us.saturating_sub(since_us);
         }
-        self.active.advance(now_us);
+        self.active.advance(now_us, steps.saturating_mul(EXPIRED));
         self.move_gate();
         let (early, gate, is_open_to_all) = (self.early, self.gate, self.mode == LineMode::Open);
         let is_due = |place: LinePlace| is_open_to_all || place.rank(early) < gate;

@@ -63,9 +63,8 @@ impl Schedule {
     /// The number of visitors that will come before this place.
     pub(super) fn ahead(&self, place: LinePlace) -> u64 {
         let rank = place.rank(self.early);
-        let free = rank.min(self.free.1).saturating_sub(self.gate.max(self.free.0));
-        let mut ranks = rank.saturating_sub(self.gate).saturating_sub(free);
-        if self.gate < self.free.1 {
+        let mut ranks = rank.saturating_sub(self.gate);
+        if self.gate < self.opened_to {
             // Some of those that came before have entered as well.
             ranks = ranks.min(self.places.waiting());
         }
