@@ -149,11 +149,16 @@ async fn one_idempotency_key_at_two_instances_at_once_is_one_job_before_and_afte
 
 #[tokio::test]
 async fn a_job_that_fails_is_parked_and_once_put_back_it_is_tried_once_more() {
+    // Under the second, each attempt is put back until a later turn.
+    tokio::join!(fails_and_is_parked("100/s burst 1"), fails_and_is_parked("20/min burst 1"));
+}
+
+async fn fails_and_is_parked(quota: &str) {
     let server = Server::start();
     let url = server.url();
     let store = store(&url).await;
     let deferral = deferral(&url, quick());
-    let shop = deferral.layer(limit("100/s burst 1", &store)).layer(service_fn(echo));
+    let shop = deferral.layer(limit(quota, &store)).layer(service_fn(echo));
     let mut id = String::new();
     while id.is_empty() {
         id = send(&shop, order(&[], "tea")).await.1;
@@ -175,6 +180,69 @@ async fn a_job_that_fails_is_parked_and_once_put_back_it_is_tried_once_more() {
     assert_eq!(deferral.unpark().await.unwrap(), 1);
     work_until(&deferral, &store, ids, "done", done).await;
     assert_eq!(ask(&deferral, &id).await["result"], "tea");
+}
+
+/// Notes the ids and attempts of jobs.
+fn noting(begun: &Arc<Mutex<Vec<(String, u32)>>>) -> impl Fn(Job) -> std::future::Ready<JobOutcome> + use<> {
+    let begun = Arc::clone(begun);
+    move |job: Job| {
+        begun.lock().unwrap().push((job.id, job.attempt));
+        std::future::ready(Ok(Vec::new()))
+    }
+}
+
+/// A job once held its worker until its turn, however far away.
+#[tokio::test]
+async fn jobs_with_later_turns_hold_no_worker_and_count_no_attempts() {
+    let server = Server::start();
+    let url = server.url();
+    let store = store(&url).await;
+    let deferral = deferral(&url, quick().at_once(1).attempts(1));
+    let later = deferral.layer(limit("20/min burst 1", &store)).layer(service_fn(echo));
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let (status, id) = send(&later, order(&[], "tea")).await;
+        ids.extend((status == StatusCode::ACCEPTED).then_some(id));
+    }
+    // This policy has no handle when the job asks, so it needs no turn.
+    let soon = Policy::gcra("soon", "1/h").on(&store).unwrap();
+    let soon = deferral.layer(Limit::new(soon).key(Key::from("all"))).layer(service_fn(echo));
+    send(&soon, order(&[], "")).await;
+    let (_, next) = send(&soon, order(&[], "")).await;
+    drop(soon);
+    let begun = Arc::default();
+    ids.push(next.clone());
+    work_until(&deferral, &store, &ids, "done", noting(&begun)).await;
+    let begun = begun.lock().unwrap();
+    assert_eq!((ids.len(), begun.len(), &begun[0]), (3, 3, &(next, 1)));
+    assert!(begun.iter().all(|(_, attempt)| *attempt == 1), "{begun:?}");
+}
+
+/// The worker died after it had put the job back, and before oxana forgot the job's former name.
+#[tokio::test]
+async fn a_copy_of_a_job_that_was_put_back_is_not_carried_out() {
+    let server = Server::start();
+    let url = server.url();
+    let store = store(&url).await;
+    let deferral = deferral(&url, quick());
+    let shop = deferral.layer(limit("20/min burst 1", &store)).layer(service_fn(echo));
+    let mut id = String::new();
+    while id.is_empty() {
+        id = send(&shop, order(&[], "tea")).await.1;
+    }
+    let (jobs, queue) = ("sluicegate-deferred:orders:jobs", "sluicegate-deferred:orders:queue:jobs");
+    let copy: String = server.run(&format!("HGET {jobs} deferred/{id}"));
+    let died = async {
+        while server.run::<u32>(&format!("HEXISTS {jobs} deferred/{id}+")) == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        server.run::<()>(&format!("HSET {jobs} deferred/{id} {copy}"));
+        server.run::<()>(&format!("LPUSH {queue} deferred/{id}"));
+    };
+    let begun = Arc::default();
+    tokio::join!(work_until(&deferral, &store, std::slice::from_ref(&id), "done", noting(&begun)), died);
+    assert_eq!(*begun.lock().unwrap(), [(id, 1)]);
+    assert_eq!(server.run::<u32>(&format!("HLEN {jobs}")), 0);
 }
 
 #[tokio::test]

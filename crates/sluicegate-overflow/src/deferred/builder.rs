@@ -12,6 +12,7 @@ use sluicegate_tower::KeyExtractor;
 use crate::deferred::deferral::{Deferral, DeferralParts, IDEMPOTENCY_KEY};
 use crate::deferred::queue::JobQueue;
 use crate::deferred::seal::JobSeals;
+use crate::deferred::work::JobLines;
 
 /// Makes a [`Deferral`].
 #[must_use = "a builder does nothing until it builds"]
@@ -80,7 +81,8 @@ impl DeferralBuilder {
             return Err(ConfigError::new(ConfigErrorKind::Layer, problem));
         }
         let seals = JobSeals::new(&secret, other.as_deref())?;
-        Ok(Deferral(Arc::new(DeferralParts { queue, owner, seals, kept, longest_body, jobs_at })))
+        let lines = JobLines::default();
+        Ok(Deferral(Arc::new(DeferralParts { queue, owner, seals, kept, longest_body, jobs_at, lines })))
     }
 }
 

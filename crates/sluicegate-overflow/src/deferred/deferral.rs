@@ -16,6 +16,7 @@ use crate::deferred::builder::DeferralBuilder;
 use crate::deferred::job::Stored;
 use crate::deferred::queue::{JobQueue, JobRecord, JobState, Pushed, QueuedJob};
 use crate::deferred::seal::{JobSeal, JobSeals, hex, random};
+use crate::deferred::work::JobLines;
 
 /// Keeps requests that exceed a limit, and answers 202: see the [module](crate::deferred). Clones share the queue.
 #[derive(Clone)]
@@ -28,6 +29,7 @@ pub(super) struct DeferralParts {
     pub(super) kept: Vec<HeaderName>,
     pub(super) longest_body: usize,
     pub(super) jobs_at: String,
+    pub(super) lines: JobLines,
 }
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::deferred::queue::{
-    JobQueue, JobRecord, JobState, JobWorker, Pushed, QueueFuture, QueueSettings, QueuedJob, StopFuture,
+    JobAttempt, JobQueue, JobRecord, JobState, JobWorker, Pushed, QueueFuture, QueueSettings, QueuedJob,
+    StopFuture,
 };
 
 /// Jobs in the memory of this process: for tests, or if jobs may be lost with the process. Clones are the same queue.
@@ -33,7 +34,7 @@ struct JobTable {
     jobs: HashMap<String, KeptJob>,
     /// The ids of jobs that may be taken.
     ready: VecDeque<String>,
-    /// The ids of jobs that have failed, by the end of their pause.
+    /// The ids of jobs that have failed or whose turns are later, by the end of their pause.
     paused: BTreeSet<(Instant, String)>,
     /// The ids of jobs that are done, the oldest first, and the times at which they are forgotten.
     done: VecDeque<(Instant, String)>,
@@ -101,7 +102,7 @@ impl MemoryJobs {
                     // The next worker may find one, too.
                     self.0.pushed.notify_one();
                     let outcome = worker.carry_out(held.job.clone(), held.attempt).await;
-                    held.settle(outcome.ok());
+                    held.settle(outcome);
                 }
                 Err(until) => {
                     let pause = async {
@@ -130,21 +131,25 @@ struct HeldJob {
 }
 
 impl HeldJob {
-    /// Ends the attempt, with its result if it has one.
-    fn settle(mut self, result: Option<Vec<u8>>) {
+    /// Ends the attempt.
+    fn settle(mut self, outcome: JobAttempt) {
         self.is_settled = true;
         let QueueSettings { attempts, results_last, .. } = self.queue.0.settings;
         let mut state = self.queue.state();
         let (now, id) = (Instant::now(), self.job.id.clone());
         let entry = state.jobs.get_mut(&id).expect("a job in hand is kept");
-        match result {
-            Some(result) => {
+        match outcome {
+            JobAttempt::Done(result) => {
                 entry.state = JobState::Done(result);
                 entry.job.sealed = Vec::new();
                 state.done.push_back((now + results_last, id));
             }
-            None if self.attempt >= attempts => entry.state = JobState::Parked,
-            None => {
+            JobAttempt::Later(pause) => {
+                entry.attempts = entry.attempts.saturating_sub(1);
+                state.paused.insert((now + pause, id));
+            }
+            JobAttempt::Failed if self.attempt >= attempts => entry.state = JobState::Parked,
+            JobAttempt::Failed => {
                 let until = now + self.queue.0.settings.pause_after(self.attempt);
                 state.paused.insert((until, id));
             }

@@ -64,8 +64,8 @@
 //! # How a job is carried out
 //! A job runs at least once: `work` is called again with the same id if its process dies, or if the queue cannot record the result. The job waits
 //! for the turn of its request, under the policy's current quotas, and spends the units that the request did not. With one
-//! [key](sluicegate_tower::Limit::key) for all, jobs and requests together never exceed the limit, and requests that come while
-//! workers wait for turns line up behind them. A failed job is retried after a pause that starts at one second and doubles, and parked after
+//! [key](sluicegate_tower::Limit::key) for all, jobs and requests together never exceed the limit. A worker takes a turn at most two seconds ahead,
+//! and requests that come meanwhile line up behind it; a job with a later turn goes back to the queue until then. A failed job is retried after a pause that starts at one second and doubles, and parked after
 //! its last attempt; [`unpark`](Deferral::unpark) puts it back.
 //!
 //! # Which queue
@@ -79,8 +79,8 @@
 //!
 //! # When not to use it
 //! - If the client waits for the answer: let the policy [wait](sluicegate_core::OnExceeded) for seconds, or refuse.
-//! - If many keys have limits of their own, and one may send far more than its limit: a worker holds a job while it waits for its
-//!   turn, and [a few](QueueSettings::at_once) such jobs block the jobs of other keys.
+//! - If many keys have limits of their own, and one may send far more than its limit: its jobs may fill the
+//!   [queue](QueueSettings::most_jobs), although they do not block those of other keys.
 //! - As a replacement for a queue: work that is always done later need not exceed a limit first.
 //!
 //! # In a rules file
@@ -106,7 +106,7 @@ pub use self::deferral::Deferral;
 pub use self::job::Job;
 pub use self::memory::MemoryJobs;
 pub use self::queue::{
-    JobFailed, JobQueue, JobRecord, JobState, JobWorker, Pushed, QueueFuture, QueueSettings, QueuedJob,
+    JobAttempt, JobQueue, JobRecord, JobState, JobWorker, Pushed, QueueFuture, QueueSettings, QueuedJob,
     StopFuture,
 };
 #[cfg(feature = "deferred-redis")]

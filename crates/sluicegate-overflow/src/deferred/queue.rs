@@ -17,6 +17,7 @@ use sluicegate_core::{ConfigError, StoreError};
 /// # Contract
 /// - A pushed job is handed out at least once, and again until it is done or parked, even if its worker has died.
 /// - One worker at a time holds a job. A job of a dead worker is handed out again.
+/// - A job whose turn is [later](JobAttempt::Later) is handed out again after that time, and no attempt is counted.
 /// - A failed job is handed out again after a pause, and parked after [`attempts`](QueueSettings::attempts) failures.
 /// - No job is dropped to make room for another: a full queue accepts none.
 pub trait JobQueue: Send + Sync + 'static {
@@ -118,8 +119,7 @@ pub enum JobState {
 #[derive(Clone)]
 pub struct JobWorker(Arc<CarryOut>);
 
-/// The result of an attempt, sealed.
-type AttemptFuture = Pin<Box<dyn Future<Output = Result<Vec<u8>, JobFailed>> + Send>>;
+type AttemptFuture = Pin<Box<dyn Future<Output = JobAttempt> + Send>>;
 
 type CarryOut = dyn Fn(QueuedJob, u32) -> AttemptFuture + Send + Sync;
 
@@ -128,10 +128,7 @@ impl JobWorker {
         Self(Arc::new(carry_out))
     }
 
-    /// Runs a job, in this attempt, counted from 1. The result is encrypted. A panic in the work is an error.
-    ///
-    /// # Errors
-    /// When the work has failed.
+    /// Runs a job, in this attempt, counted from 1. A panic in the work is a failure.
     ///
     /// # Cancel safety
     /// If it is dropped, the work is dropped; it may have been begun.
@@ -146,18 +143,17 @@ impl fmt::Debug for JobWorker {
     }
 }
 
-/// An attempt at a job has failed. The log has the cause; queues do not store it, because it may contain client data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The end of an attempt at a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct JobFailed;
-
-impl fmt::Display for JobFailed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the attempt at a deferred job has failed")
-    }
+pub enum JobAttempt {
+    /// The job is done, with this result, encrypted.
+    Done(Vec<u8>),
+    /// The attempt has failed. The log has the cause; queues do not store it, because it may contain client data.
+    Failed,
+    /// The attempt was not begun, because its turn is not soon: the job asks again after this time, at most a minute.
+    Later(Duration),
 }
-
-impl std::error::Error for JobFailed {}
 
 /// The settings of a queue, the same on each instance.
 ///
@@ -196,7 +192,7 @@ impl QueueSettings {
         self
     }
 
-    /// Sets the most jobs that each instance holds at a time, including jobs that wait for their turns. Default: 4.
+    /// Sets the most jobs that each instance holds at a time, including jobs whose turns come within two seconds. Default: 4.
     pub fn at_once(mut self, jobs: usize) -> Self {
         self.at_once = jobs;
         self

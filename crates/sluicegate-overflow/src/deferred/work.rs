@@ -1,20 +1,28 @@
 //! Workers, which run jobs at the pace of the limits that the requests exceeded.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sluicegate_core::Store;
+use foldhash::quality::RandomState;
+use sluicegate_core::limiter::{Turn, check_all};
+use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::IntoStore;
+use sluicegate_core::{Decision, Key, RateLimiter, Store};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::deferred::deferral::{Deferral, DeferralParts};
 use crate::deferred::job::{Job, Stored, StoredTurn};
-use crate::deferred::queue::{JobFailed, JobWorker, QueuedJob};
+use crate::deferred::queue::{JobAttempt, JobWorker, QueuedJob};
 
-/// The longest wait for a turn before a job asks again, because a limit may have changed meanwhile.
-const LONGEST_TURN: Duration = Duration::from_secs(60);
+/// The most time that a worker waits for the turn of a job.
+const SOON: Duration = Duration::from_secs(2);
+
+/// The longest pause before a job asks for its turn again, because a limit may have changed meanwhile.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// The shortest time between two questions about a turn.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -25,7 +33,8 @@ pub type JobOutcome = Result<Vec<u8>, Box<dyn Error + Send + Sync>>;
 impl Deferral {
     /// Runs jobs with `work` until `stop` is ready; jobs in progress then still take their turns and finish, unless the future is dropped. Before
     /// each attempt a job takes the turn of its request, from the policies of this store that the request exceeded, with their current quotas. A
-    /// job needs no turn of a policy that is gone.
+    /// job needs no turn of a policy that is gone. A job whose turn is more than two seconds away has reserved nothing, and goes back to the
+    /// queue for at most a minute: it holds no worker meanwhile.
     ///
     /// A job runs at least once. It runs again, with the same id, if its worker died, if the queue could not record that it is
     /// done, or if the work failed or panicked; after [`attempts`](crate::deferred::QueueSettings::attempts) it is parked. Call this once on each
@@ -55,30 +64,73 @@ impl Deferral {
 }
 
 impl DeferralParts {
-    async fn carry_out<W, F>(
-        &self,
-        store: &dyn Store,
-        job: &QueuedJob,
-        attempt: u32,
-        work: &W,
-    ) -> Result<Vec<u8>, JobFailed>
+    async fn carry_out<W, F>(&self, store: &dyn Store, job: &QueuedJob, attempt: u32, work: &W) -> JobAttempt
     where
         W: Fn(Job) -> F,
         F: Future<Output = JobOutcome> + Send + 'static,
     {
         let id = &job.id;
         let outcome = match self.opened(job) {
-            Some((turns, request)) => {
-                for turn in &turns {
-                    wait_for(store, turn).await.map_err(|why| failed(id, attempt, why))?;
-                }
-                done(work(Job { id: id.clone(), attempt, request })).await
-            }
+            Some((turns, request)) => match self.take(store, &turns).await {
+                Ok(None) => done(work(Job { id: id.clone(), attempt, request })).await,
+                Ok(Some(pause)) => return JobAttempt::Later(pause),
+                Err(never) => Err(never),
+            },
             None => Err("it was not sealed by the secrets of this instance".into()),
         };
         match outcome {
-            Ok(result) => Ok(self.seals.own().seal(&format!("result {id}"), &result)),
-            Err(error) => Err(failed(id, attempt, error)),
+            Ok(result) => JobAttempt::Done(self.seals.own().seal(&format!("result {id}"), &result)),
+            Err(error) => {
+                // The beginning of an id identifies a job in the log, but gives no access to it.
+                let job = &id[..id.len().min(8)];
+                tracing::warn!(job, attempt, %error, "the attempt at a deferred job has failed");
+                JobAttempt::Failed
+            }
+        }
+    }
+
+    /// Takes all turns of a job at once, and waits for them if they come soon. Otherwise it takes none, and returns the pause after which the
+    /// job asks again.
+    ///
+    /// # Errors
+    /// When a cost fits into no quota.
+    async fn take(
+        &self,
+        store: &dyn Store,
+        turns: &[StoredTurn],
+    ) -> Result<Option<Duration>, Box<dyn Error + Send + Sync>> {
+        loop {
+            // Looked up each time, because a policy may have been replaced or be gone.
+            let found =
+                |turn: &StoredTurn| Some((store.limiters().get(&turn.policy)?, turn.key(), turn.cost));
+            let limits: Vec<_> = turns.iter().filter_map(found).collect();
+            if limits.is_empty() {
+                return Ok(None);
+            }
+            let checks =
+                limits.iter().map(|(limiter, key, cost)| limiter.check(key).cost(*cost).reserve(SOON));
+            let Ok(decision) = check_all(checks).await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            match Turn::after(decision, limits.clone(), Some(SOON)) {
+                Ok(turn) => {
+                    turn.await;
+                    return Ok(None);
+                }
+                // In an outage no other job would get a turn either.
+                Err(decision) if !decision.is_counted() => tokio::time::sleep(PAUSE).await,
+                Err(decision) => {
+                    let limit = limits.get(decision.deciding().policy_index()).unwrap_or(&limits[0]);
+                    let Some(wait) = decision.retry_after() else {
+                        let (policy, cost) = (limit.0.policy(), limit.2);
+                        return Err(
+                            format!("its cost {cost} never fits into policy {:?}", policy.name()).into()
+                        );
+                    };
+                    return Ok(Some(self.lines.line_up(limit, &decision, wait)));
+                }
+            }
         }
     }
 
@@ -89,25 +141,40 @@ impl DeferralParts {
     }
 }
 
-/// Waits until the limit has room for a job.
-async fn wait_for(store: &dyn Store, turn: &StoredTurn) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let key = turn.key();
-    loop {
-        // Looked up each time, because the policy may have been replaced or be gone.
-        let Some(limiter) = store.limiters().get(&turn.policy) else { return Ok(()) };
-        match limiter.check(&key).cost(turn.cost).acquire(LONGEST_TURN).await {
-            Ok(decision) if decision.is_allowed() => return Ok(()),
-            Ok(decision) => match decision.retry_after() {
-                Some(wait) => tokio::time::sleep(wait.clamp(PAUSE, LONGEST_TURN)).await,
-                None if decision.is_counted() => {
-                    return Err(
-                        format!("its cost {} never fits into policy {:?}", turn.cost, turn.policy).into()
-                    );
-                }
-                None => tokio::time::sleep(PAUSE).await,
-            },
-            Err(_) => tokio::time::sleep(PAUSE).await,
+/// The jobs that ask for their turns within a minute, in a line for each policy and key: the time at which the last one asks.
+///
+/// Without lines, all jobs of a key would ask for its next turn at once, and all but one of them in vain. A line is an estimate: a job that asks
+/// in vain goes to its end, and jobs with later turns ask once a minute.
+#[derive(Default)]
+pub(super) struct JobLines(Mutex<HashMap<(String, Key), Instant, RandomState>>);
+
+impl JobLines {
+    /// The pause of a job that this limit has refused, and that would have its turn soon after `wait` if it was the first.
+    fn line_up(
+        &self,
+        (limiter, key, cost): &(RateLimiter, Key, u64),
+        decision: &Decision,
+        wait: Duration,
+    ) -> Duration {
+        let (now, policy) = (Instant::now(), limiter.policy());
+        let quota = policy.quotas().get(decision.deciding().quota_index()).map(PolicyQuota::quota);
+        let spacing_ns = quota.map_or(0, |quota| {
+            quota.period().as_nanos().saturating_mul((*cost).into()) / u128::from(quota.limit().max(1))
+        });
+        let spacing = Duration::from_nanos(u64::try_from(spacing_ns).unwrap_or(u64::MAX));
+        let line = (policy.name().to_owned(), key.clone());
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = lines.get(&line).filter(|last| **last > now);
+        let behind = last.map_or(Duration::ZERO, |last| last.duration_since(now).saturating_add(spacing));
+        let pause = wait.max(behind).max(PAUSE);
+        if pause >= LONGEST_PAUSE {
+            return LONGEST_PAUSE;
         }
+        if lines.len() == lines.capacity() {
+            lines.retain(|_, last| *last > now);
+        }
+        lines.insert(line, now + pause);
+        pause
     }
 }
 
@@ -119,10 +186,4 @@ async fn done(work: impl Future<Output = JobOutcome> + Send + 'static) -> JobOut
         Some(Ok(outcome)) => outcome,
         _ => Err("the work panicked".into()),
     }
-}
-
-fn failed(id: &str, attempt: u32, error: Box<dyn Error + Send + Sync>) -> JobFailed {
-    // The beginning of an id identifies a job in the log, but gives no access to it.
-    tracing::warn!(job = &id[..id.len().min(8)], attempt, %error, "the attempt at a deferred job has failed");
-    JobFailed
 }

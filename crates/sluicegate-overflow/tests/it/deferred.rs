@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,15 +11,18 @@ use http::{HeaderName, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::IntoStore;
+use sluicegate_core::store::{Ask, IntoStore};
+use sluicegate_core::wrap::Within;
 use sluicegate_core::{Key, MemoryStore, OnOutage, Policy};
 use sluicegate_overflow::deferred::{
-    Deferral, DeferralBuilder, Job, JobOutcome, JobQueue, JobRecord, JobWorker, MemoryJobs, Pushed,
-    QueueFuture, QueueSettings, QueuedJob, StopFuture,
+    DeferLayer, Deferral, DeferralBuilder, Job, JobOutcome, JobQueue, JobRecord, JobWorker, MemoryJobs,
+    Pushed, QueueFuture, QueueSettings, QueuedJob, StopFuture,
 };
+use sluicegate_tests::around;
 use sluicegate_tests::outages::{FAILS, Scene, WORKS};
 use sluicegate_tests::time::Paused;
 use sluicegate_tower::key::HeaderKey;
+use sluicegate_tower::limits::{Limits, LimitsHandle};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -375,6 +379,92 @@ async fn a_limit_that_refuses_wins_over_one_that_defers_and_each_is_spent_once()
     // The jobs spend of the limit that deferred them, and of no other.
     work_for(&deferral, &store, 10 * MINUTE, done).await;
     assert_eq!(strict.peek("bob").await.unwrap().remaining(), 2);
+}
+
+/// Each of them once held a worker until its turn, so that four of one client stopped the jobs of all others for a day.
+#[tokio::test(start_paused = true)]
+async fn jobs_whose_turns_are_hours_away_hold_no_worker_and_count_no_attempts() {
+    let (deferral, store) = (deferral(), store());
+    let daily = Policy::gcra("daily", "10/day").on(&store).unwrap();
+    let daily = Limit::new(daily).key(HeaderKey::new("x-user").unwrap());
+    let daily = deferral.layer(daily).layer(service_fn(echo));
+    for _ in 0..10 {
+        assert_eq!(send(&daily, order("ada", &[], "")).await.0, StatusCode::OK);
+    }
+    let mut far = Vec::new();
+    for _ in 0..6 {
+        far.push(id(&send(&daily, order("ada", &[], "")).await));
+    }
+    let shop = deferral.layer(limit("1/min", &store)).layer(service_fn(echo));
+    send(&shop, order("bob", &[], "")).await;
+    let near = id(&send(&shop, order("bob", &[], "")).await);
+
+    let begun = Begun::now();
+    let note = begun.clone();
+    let work = move |job: Job| {
+        note.note(&job);
+        done(job)
+    };
+    work_for(&deferral, &store, Duration::from_secs(15 * 3_600), work).await;
+    // No turn is lost, and none comes early.
+    let each = 24 * 360;
+    assert_eq!(begun.seconds(), [60, each, 2 * each, 3 * each, 4 * each, 5 * each, 6 * each]);
+    let begun = begun.1.lock().unwrap();
+    assert!(begun[0].0 == near && begun.iter().all(|(_, attempt, _)| *attempt == 1), "{begun:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_put_back_has_reserved_no_turn_of_any_of_its_policies() {
+    let (deferral, store) = (deferral(), store());
+    let minutely = Policy::gcra("minutely", "1/min").on(&store).unwrap();
+    let hourly = Policy::gcra("hourly", "1/h").on(&store).unwrap();
+    let [one, other] = [minutely.clone(), hourly].map(|policy| Limit::new(policy).key(Key::from("all")));
+    let limits = Limits::builder(one).and(other).build().unwrap();
+    let shop = DeferLayer::new(LimitsHandle::new(limits), Arc::new(deferral.clone())).layer(service_fn(echo));
+    assert_eq!(send(&shop, order("ada", &[], "")).await.0, StatusCode::OK);
+    id(&send(&shop, order("ada", &[], "")).await);
+    let begun = Begun::now();
+    let note = begun.clone();
+    let work = move |job: Job| {
+        note.note(&job);
+        done(job)
+    };
+    let meanwhile = async {
+        for _ in 0..50 {
+            tokio::time::sleep(MINUTE).await;
+            assert!(minutely.check("all").await.unwrap().is_allowed(), "the job waits for the other policy");
+        }
+    };
+    tokio::join!(work_for(&deferral, &store, Duration::from_secs(3_700), work), meanwhile);
+    assert_eq!(begun.seconds(), [3_600]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_jobs_of_one_key_ask_for_their_turns_one_after_the_other() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let store = around::around(store(), move |within: &Within, asks: &[Ask<'_>]| {
+        count.fetch_add(1, Ordering::Relaxed);
+        within.decide(asks)
+    });
+    let deferral = deferral();
+    let shop = deferral.layer(limit("1/s", Arc::clone(&store))).layer(service_fn(echo));
+    for _ in 0..=300 {
+        send(&shop, order("ada", &[], "")).await;
+    }
+    asked.store(0, Ordering::Relaxed);
+    let begun = Begun::now();
+    let note = begun.clone();
+    let work = move |job: Job| {
+        note.note(&job);
+        done(job)
+    };
+    work_for(&deferral, store, Duration::from_secs(301), work).await;
+    assert_eq!(begun.seconds(), (1..=300).collect::<Vec<_>>());
+    // All at each turn would be 45,000. Here those with later turns ask once a minute.
+    let asked = asked.load(Ordering::Relaxed);
+    println!("{asked} questions for 300 turns");
+    assert!(asked < 1_500, "{asked}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,14 +14,14 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use deadpool_redis::redis::{AsyncCommands, RedisError};
+use deadpool_redis::redis::{AsyncCommands, RedisError, pipe};
 use deadpool_redis::{Connection, Pool, PoolError, Runtime};
-use oxana::{OxanaError, Storage};
+use oxana::{JobEnvelope, OxanaError, Storage};
 use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
 use sluicegate_core::{ConfigError, StoreError};
 use tokio::sync::oneshot;
 
-use self::worker::{Deferred, JobEnd, Jobs, name_of};
+use self::worker::{Deferred, JobEnd, Jobs, names_of};
 use crate::deferred::queue::{
     JobQueue, JobRecord, JobState, JobWorker, Pushed, QueueFuture, QueueSettings, QueuedJob, StopFuture,
 };
@@ -38,8 +38,8 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// Jobs on one Redis, for workers on any instance. Clones are the same queue.
 ///
 /// It is a queue of [oxana](https://docs.rs/oxana), in the namespace `sluicegate-deferred:NAME`, whose tools show it. A held job is handed out
-/// again when its process has been silent for a [lease](QueueSettings::lease), and a job that is not done after seven days is dropped. Accepted
-/// jobs are as durable as the server's `appendfsync`.
+/// again when its process has been silent for a [lease](QueueSettings::lease). A job that is not done seven days after it was pushed, or was last
+/// put back until a later turn, is dropped. Accepted jobs are as durable as the server's `appendfsync`.
 ///
 /// The bound of [`most_jobs`](QueueSettings::most_jobs) is checked before a job is pushed, so concurrent pushes may exceed it
 /// by their number. The queue needs a single server, not a Cluster, preferably one that keeps little else: each instance scans
@@ -50,6 +50,8 @@ pub struct RedisJobs(Arc<OxanaQueue>);
 struct OxanaQueue {
     storage: Storage,
     pool: Pool,
+    /// The hash in which oxana keeps jobs by their names.
+    jobs: String,
     /// The prefix of the keys of records.
     records: String,
     settings: QueueSettings,
@@ -83,8 +85,8 @@ impl RedisJobs {
             .map_err(|error| unreadable(&error))?;
         let namespace = format!("sluicegate-deferred:{name}");
         let storage = storage(&pool, &namespace).map_err(|error| unreadable(&error))?;
-        let records = format!("{namespace}:record");
-        Ok(Self(Arc::new(OxanaQueue { storage, pool, records, settings })))
+        let (jobs, records) = (format!("{namespace}:jobs"), format!("{namespace}:record"));
+        Ok(Self(Arc::new(OxanaQueue { storage, pool, jobs, records, settings })))
     }
 }
 
@@ -110,24 +112,33 @@ impl OxanaQueue {
         }
     }
 
-    /// A job gets its record before oxana releases it.
     async fn found(&self, id: &str) -> Result<Option<JobRecord>, StoreError> {
-        let job = self.storage.get_job(&name_of(id)).await.map_err(store_error)?;
-        if let Some(envelope) = job {
-            let deferred: Deferred = serde_json::from_value(envelope.job.args).map_err(unreadable)?;
-            return Ok(Some(JobRecord::new(JobState::Waiting, decoded(&deferred.label)?)));
-        }
-        let Some(JobEnd { label, result }) = self.record(id).await? else { return Ok(None) };
-        let state = match result {
-            None => JobState::Parked,
-            Some(result) => JobState::Done(decoded(&result)?),
+        let (label, state) = match self.kept(id).await? {
+            (Some(waiting), _) => (waiting.label, JobState::Waiting),
+            (None, Some(JobEnd { label, result: None })) => (label, JobState::Parked),
+            (None, Some(JobEnd { label, result: Some(result) })) => {
+                (label, JobState::Done(decoded(&result)?))
+            }
+            (None, None) => return Ok(None),
         };
         Ok(Some(JobRecord::new(state, decoded(&label)?)))
     }
 
-    pub(super) async fn record(&self, id: &str) -> Result<Option<JobEnd>, StoreError> {
-        let found: Option<Vec<u8>> = self.redis().await?.get(self.key(id)).await.map_err(unavailable)?;
-        found.map(|record| serde_json::from_slice(&record).map_err(unreadable)).transpose()
+    /// The newest form of a job in oxana, and its record, at one moment. A job gets its record, or its other name, before oxana releases it.
+    async fn kept(&self, id: &str) -> Result<(Option<Deferred>, Option<JobEnd>), StoreError> {
+        let (mut read, [name, other]) = (pipe(), names_of(id));
+        read.atomic().hget(&self.jobs, name).hget(&self.jobs, other).get(self.key(id));
+        let [one, other, end]: [Option<Vec<u8>>; 3] =
+            read.query_async(&mut self.redis().await?).await.map_err(unavailable)?;
+        let mut newest = None::<Deferred>;
+        for envelope in [one, other].into_iter().flatten() {
+            let envelope: JobEnvelope = serde_json::from_slice(&envelope).map_err(unreadable)?;
+            let job: Deferred = serde_json::from_value(envelope.job.args).map_err(unreadable)?;
+            if newest.as_ref().is_none_or(|newest| newest.put_back < job.put_back) {
+                newest = Some(job);
+            }
+        }
+        Ok((newest, end.map(|end| serde_json::from_slice(&end).map_err(unreadable)).transpose()?))
     }
 
     pub(super) async fn write(&self, id: &str, record: &JobEnd) -> Result<(), StoreError> {

@@ -1,6 +1,8 @@
 //! The oxana side, which hands out jobs: its job, its queue, and its worker.
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use base64::Engine;
@@ -10,15 +12,22 @@ use serde::{Deserialize, Serialize};
 use sluicegate_core::StoreError;
 use tokio::sync::oneshot;
 
-use super::{IDLE, OxanaQueue, PAUSE, decoded, storage};
-use crate::deferred::queue::{JobFailed, JobWorker, QueueSettings, QueuedJob};
+use super::{IDLE, OxanaQueue, PAUSE, decoded, storage, store_error};
+use crate::deferred::queue::{JobAttempt, JobWorker, QueueSettings, QueuedJob};
 
 /// A job in oxana. Bytes are in base64.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct Deferred {
     id: String,
     pub(super) label: String,
     sealed: String,
+    /// The number of times that the job was put back until a later turn, and the attempts that were begun and have failed before.
+    #[serde(default)]
+    pub(super) put_back: u32,
+    #[serde(default)]
+    begun: u32,
+    #[serde(default)]
+    failed: u32,
 }
 
 /// A job that oxana has released: parked, or done with this result.
@@ -30,7 +39,8 @@ pub(super) struct JobEnd {
 
 impl Deferred {
     pub(super) fn of(QueuedJob { id, label, sealed, .. }: QueuedJob) -> Self {
-        Self { id, label: STANDARD.encode(label), sealed: STANDARD.encode(sealed) }
+        let (label, sealed) = (STANDARD.encode(label), STANDARD.encode(sealed));
+        Self { id, label, sealed, put_back: 0, begun: 0, failed: 0 }
     }
 
     fn queued(&self) -> Result<QueuedJob, StoreError> {
@@ -44,16 +54,33 @@ impl Job for Deferred {
     }
 
     fn unique_id(&self) -> Option<String> {
-        Some(self.id.clone())
+        Some(unique_id(&self.id, self.put_back))
     }
 }
 
 const NAME: &str = "deferred";
 
-/// The name in oxana of the job with this id.
-pub(super) fn name_of(id: &str) -> String {
-    format!("{NAME}/{id}")
+/// The names in oxana of the job with this id. Each time that it is put back, it gets the other one: oxana forgets a job by its name when
+/// its attempt ends.
+pub(super) fn names_of(id: &str) -> [String; 2] {
+    [0, 1].map(|put_back| format!("{NAME}/{}", unique_id(id, put_back)))
 }
+
+fn unique_id(id: &str, put_back: u32) -> String {
+    if put_back.is_multiple_of(2) { id.to_owned() } else { format!("{id}+") }
+}
+
+/// An attempt has failed, as oxana is told: it stores no cause.
+#[derive(Debug)]
+struct JobFailed;
+
+impl fmt::Display for JobFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the attempt at a deferred job has failed")
+    }
+}
+
+impl std::error::Error for JobFailed {}
 
 /// The queue in the namespace.
 pub(super) struct Jobs;
@@ -88,12 +115,12 @@ impl Worker<Deferred> for Hands {
         })
     }
 
-    fn max_retries(&self, _: &Deferred) -> u32 {
-        self.queue.settings.attempts - 1
+    fn max_retries(&self, job: &Deferred) -> u32 {
+        (self.queue.settings.attempts - 1).saturating_sub(job.failed)
     }
 
-    fn retry_delay(&self, _: &Deferred, retries: u32) -> u64 {
-        self.queue.settings.pause_after(retries.saturating_add(1)).as_secs()
+    fn retry_delay(&self, job: &Deferred, retries: u32) -> u64 {
+        self.queue.settings.pause_after(job.failed.saturating_add(retries).saturating_add(1)).as_secs()
     }
 }
 
@@ -108,36 +135,55 @@ impl Hands {
         ctx: &JobContext,
     ) -> Result<Result<(), JobFailed>, Box<dyn std::error::Error + Send + Sync>> {
         let attempts = self.queue.settings.attempts;
-        let is_last = ctx.meta.retries >= attempts - 1;
-        let was_put_back = match self.queue.record(&job.id).await? {
-            // The job was done, but oxana has not been notified.
-            Some(JobEnd { result: Some(_), .. }) => return Ok(Ok(())),
+        let failed = job.failed.saturating_add(ctx.meta.retries);
+        let is_last = failed >= attempts - 1;
+        let is_unparked = match self.queue.kept(&job.id).await? {
+            // The job was done or put back, but oxana has not been notified.
+            (_, Some(JobEnd { result: Some(_), .. })) => return Ok(Ok(())),
+            (Some(newest), _) if newest.put_back > job.put_back => return Ok(Ok(())),
             // A parked job has only the one attempt that it was put back for.
-            found => found.is_some() && is_last,
+            (_, end) => end.is_some() && is_last,
         };
-        let begun = ctx.state.get::<u32>().await?.unwrap_or(0).saturating_add(1);
-        if begun > attempts && !was_put_back {
+        let begun = ctx.state.get::<u32>().await?.unwrap_or(0).saturating_add(job.begun).saturating_add(1);
+        if begun > attempts && !is_unparked {
             // Each attempt failed, or its process died.
             if is_last {
                 self.keep(job, None).await;
             }
             return Ok(Err(JobFailed));
         }
-        ctx.state.update(begun).await?;
-        if was_put_back {
+        ctx.state.update(begun - job.begun).await?;
+        if is_unparked {
             self.queue.forget(&job.id).await?;
         }
         match self.worker.carry_out(job.queued()?, begun).await {
-            Ok(result) => {
+            JobAttempt::Done(result) => {
                 self.keep(job, Some(STANDARD.encode(result))).await;
                 Ok(Ok(()))
             }
-            Err(failed) => {
+            JobAttempt::Failed => {
                 if is_last {
                     self.keep(job, None).await;
                 }
-                Ok(Err(failed))
+                Ok(Err(JobFailed))
             }
+            JobAttempt::Later(pause) => {
+                let (put_back, begun) = (job.put_back.saturating_add(1), begun.min(attempts) - 1);
+                self.put_back(Deferred { put_back, begun, failed, ..job.clone() }, pause).await;
+                Ok(Ok(()))
+            }
+        }
+    }
+
+    /// Puts a job back, repeating it until Redis has confirmed it.
+    async fn put_back(&self, job: Deferred, pause: Duration) {
+        loop {
+            match self.queue.put_back(&job, pause).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, "a deferred job cannot be put back yet"),
+            }
+            tokio::time::sleep(PAUSE).await;
         }
     }
 
@@ -152,6 +198,15 @@ impl Hands {
 }
 
 impl OxanaQueue {
+    /// Hands a job out after this pause, in whole seconds. Returns `false` if a copy of its other name, left by a worker that died, is in the
+    /// way.
+    async fn put_back(&self, job: &Deferred, pause: Duration) -> Result<bool, StoreError> {
+        let seconds = pause.as_secs().saturating_add(u64::from(pause.subsec_nanos() > 0)).max(1);
+        self.storage.enqueue_in(Jobs, job.clone(), seconds).await.map_err(store_error)?;
+        let (newest, end) = self.kept(&job.id).await?;
+        Ok(end.is_some() || newest.is_some_and(|newest| newest.put_back >= job.put_back))
+    }
+
     /// Runs a worker of oxana until it ends or `stopped` is notified.
     pub(super) async fn run_once(self: &Arc<Self>, worker: &JobWorker, stopped: oneshot::Receiver<()>) {
         let QueueSettings { lease, at_once, .. } = self.settings;
