@@ -63,6 +63,10 @@ pub(crate) async fn ask(deferral: &Deferral, id: &str) -> Value {
     serde_json::from_slice(deferral.answer(&request).await.body()).unwrap()
 }
 
+async fn is_known(url: &str, id: &str) -> bool {
+    RedisJobs::connect(url, "orders", quick()).unwrap().is_known(id).await.unwrap()
+}
+
 /// Works until each of these jobs is in this state.
 async fn work_until<F>(
     deferral: &Deferral,
@@ -173,6 +177,7 @@ async fn fails_and_is_parked(quota: &str) {
     };
     let ids = std::slice::from_ref(&id);
     work_until(&deferral, &store, ids, "parked", fails(&attempts)).await;
+    assert!(is_known(&url, &id).await);
     assert_eq!(deferral.unpark().await.unwrap(), 1);
     assert_eq!(ask(&deferral, &id).await["state"], "waiting");
     work_until(&deferral, &store, ids, "parked", fails(&attempts)).await;
@@ -233,9 +238,10 @@ async fn a_copy_of_a_job_that_was_put_back_is_not_carried_out() {
     let (jobs, queue) = ("sluicegate-deferred:orders:jobs", "sluicegate-deferred:orders:queue:jobs");
     let copy: String = server.run(&format!("HGET {jobs} deferred/{id}"));
     let died = async {
-        while server.run::<u32>(&format!("HEXISTS {jobs} deferred/{id}+")) == 0 {
+        while server.run::<Vec<String>>(&format!("HKEYS {jobs}")) != [format!("deferred/{id}+")] {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        assert!(is_known(&url, &id).await);
         server.run::<()>(&format!("HSET {jobs} deferred/{id} {copy}"));
         server.run::<()>(&format!("LPUSH {queue} deferred/{id}"));
     };
@@ -254,6 +260,7 @@ async fn a_queue_that_is_full_takes_no_job_and_knows_those_that_it_has() {
     assert_eq!(queue.push(job("b")).await.unwrap(), Pushed::Full);
     assert!(matches!(queue.push(job("a")).await.unwrap(), Pushed::Known(record) if record.label == [1]));
     assert_eq!(queue.look_up("b").await.unwrap(), None);
+    assert_eq!((queue.is_known("a").await.unwrap(), queue.is_known("b").await.unwrap()), (true, false));
     let lives: Vec<String> = server.run("KEYS *");
     assert!(lives.iter().all(|key| key.starts_with("sluicegate-deferred:orders:")), "{lives:?}");
 }
@@ -274,6 +281,7 @@ async fn a_result_is_kept_for_its_time() {
     }
     let left: Vec<String> = server.run("KEYS *:record:*");
     assert!(left.is_empty(), "{left:?}");
+    assert!(!is_known(&url, &id).await);
 }
 
 #[tokio::test]
@@ -290,6 +298,7 @@ async fn nothing_that_a_client_sent_is_readable_in_redis() {
     drop(shop);
     work_until(&deferral, &store, std::slice::from_ref(&id), "done", done).await;
     assert_eq!(ask(&deferral, &id).await["result"], "MARK-body");
+    assert!(is_known(&url, &id).await);
     let written = redis.written();
     let marks = written.windows(5).filter(|bytes| bytes == b"MARK-").count();
     assert_eq!((marks, written.len() > 1_000), (0, true));

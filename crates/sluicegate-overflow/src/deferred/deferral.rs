@@ -129,7 +129,7 @@ impl DeferralParts {
     async fn known(&self, owner: &Key, key: &str) -> Result<Option<Response<Bytes>>, StoreError> {
         for seal in self.seals.all() {
             let id = id_of(seal, owner, key);
-            if self.queue.look_up(&id).await?.is_some() {
+            if self.queue.is_known(&id).await? {
                 return Ok(Some(answer::accepted(&self.jobs_at, &id)));
             }
         }

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use sluicegate_core::ConfigError;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -141,7 +142,7 @@ impl HeldJob {
         match outcome {
             JobAttempt::Done(result) => {
                 entry.state = JobState::Done(result);
-                entry.job.sealed = Vec::new();
+                entry.job.sealed = Bytes::new();
                 state.done.push_back((now + results_last, id));
             }
             JobAttempt::Later(pause) => {
@@ -189,6 +190,10 @@ impl JobQueue for MemoryJobs {
 
     fn look_up<'a>(&'a self, id: &'a str) -> QueueFuture<'a, Option<JobRecord>> {
         Box::pin(async move { Ok(self.state().jobs.get(id).map(KeptJob::record)) })
+    }
+
+    fn is_known<'a>(&'a self, id: &'a str) -> QueueFuture<'a, bool> {
+        Box::pin(async move { Ok(self.state().jobs.contains_key(id)) })
     }
 
     fn run(&self, worker: JobWorker, stop: StopFuture) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{ConfigError, StoreError};
 
@@ -29,6 +30,12 @@ pub trait JobQueue: Send + Sync + 'static {
 
     /// Looks for a job: `None` if no job has this id, or if it was forgotten.
     fn look_up<'a>(&'a self, id: &'a str) -> QueueFuture<'a, Option<JobRecord>>;
+
+    /// Whether a job has this id: it is asked for each request with an `Idempotency-Key`, before any limit, so it should not read the job or its
+    /// result. Default: it looks for the job.
+    fn is_known<'a>(&'a self, id: &'a str) -> QueueFuture<'a, bool> {
+        Box::pin(async move { Ok(self.look_up(id).await?.is_some()) })
+    }
 
     /// Hands jobs to this worker, [`at_once`](QueueSettings::at_once) of them at a time, until `stop` is ready; it then finishes the jobs in
     /// progress. It continues through outages.
@@ -58,13 +65,13 @@ pub struct QueuedJob {
     /// Digests of the owner and of the request, for comparison.
     pub label: Vec<u8>,
     /// The request and its turns, encrypted.
-    pub sealed: Vec<u8>,
+    pub sealed: Bytes,
 }
 
 impl QueuedJob {
     /// A job with these parts and a new id.
-    pub fn new(id: impl Into<String>, label: Vec<u8>, sealed: Vec<u8>) -> Self {
-        Self { id: id.into(), may_be_known: false, label, sealed }
+    pub fn new(id: impl Into<String>, label: Vec<u8>, sealed: impl Into<Bytes>) -> Self {
+        Self { id: id.into(), may_be_known: false, label, sealed: sealed.into() }
     }
 
     /// Marks the id as one that may be known.
@@ -112,7 +119,7 @@ pub enum JobState {
     /// It failed too often, and is set aside until it is [put back](JobQueue::unpark).
     Parked,
     /// It is done, with this result, encrypted.
-    Done(Vec<u8>),
+    Done(Bytes),
 }
 
 /// Runs the jobs that a queue hands out. Clones are the same worker.
@@ -148,7 +155,7 @@ impl fmt::Debug for JobWorker {
 #[non_exhaustive]
 pub enum JobAttempt {
     /// The job is done, with this result, encrypted.
-    Done(Vec<u8>),
+    Done(Bytes),
     /// The attempt has failed. The log has the cause; queues do not store it, because it may contain client data.
     Failed,
     /// The attempt was not begun, because its turn is not soon: the job asks again after this time, at most a minute.

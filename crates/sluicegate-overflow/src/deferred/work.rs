@@ -79,7 +79,7 @@ impl DeferralParts {
             None => Err("it was not sealed by the secrets of this instance".into()),
         };
         match outcome {
-            Ok(result) => JobAttempt::Done(self.seals.own().seal(&format!("result {id}"), &result)),
+            Ok(result) => JobAttempt::Done(self.seals.own().seal(&format!("result {id}"), &result).into()),
             Err(error) => {
                 // The beginning of an id identifies a job in the log, but gives no access to it.
                 let job = &id[..id.len().min(8)];

@@ -15,8 +15,8 @@ use sluicegate_core::store::{Ask, IntoStore};
 use sluicegate_core::wrap::Within;
 use sluicegate_core::{Key, MemoryStore, OnOutage, Policy};
 use sluicegate_overflow::deferred::{
-    DeferLayer, Deferral, DeferralBuilder, Job, JobOutcome, JobQueue, JobRecord, JobWorker, MemoryJobs,
-    Pushed, QueueFuture, QueueSettings, QueuedJob, StopFuture,
+    DeferLayer, Deferral, DeferralBuilder, Job, JobOutcome, JobQueue, JobRecord, JobState, JobWorker,
+    MemoryJobs, Pushed, QueueFuture, QueueSettings, QueuedJob, StopFuture,
 };
 use sluicegate_tests::around;
 use sluicegate_tests::outages::{FAILS, Scene, WORKS};
@@ -105,6 +105,32 @@ impl JobQueue for Slow {
             tokio::task::yield_now().await;
             found
         })
+    }
+
+    fn run(&self, worker: JobWorker, stop: StopFuture) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.0.run(worker, stop)
+    }
+
+    fn unpark(&self) -> QueueFuture<'_, u64> {
+        self.0.unpark()
+    }
+}
+
+/// A queue that counts how often a job is looked up.
+struct Counted(MemoryJobs, Arc<AtomicUsize>);
+
+impl JobQueue for Counted {
+    fn push(&self, job: QueuedJob) -> QueueFuture<'_, Pushed> {
+        self.0.push(job)
+    }
+
+    fn look_up<'a>(&'a self, id: &'a str) -> QueueFuture<'a, Option<JobRecord>> {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.look_up(id)
+    }
+
+    fn is_known<'a>(&'a self, id: &'a str) -> QueueFuture<'a, bool> {
+        self.0.is_known(id)
     }
 
     fn run(&self, worker: JobWorker, stop: StopFuture) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
@@ -269,6 +295,31 @@ async fn one_idempotency_key_at_two_instances_at_once_is_one_job_and_another_bod
     let mut statuses = [first.0.as_u16(), second.0.as_u16()];
     statuses.sort_unstable();
     assert_eq!(statuses, [202, 422], "{first:?} {second:?}");
+}
+
+/// The whole result was once copied under the lock of the queue, for each request with its key and before any limit.
+#[tokio::test(start_paused = true)]
+async fn a_known_idempotency_key_reads_no_job_and_a_result_is_never_copied() {
+    let (queue, looked_up, store) = (queue(QueueSettings::default()), Arc::default(), store());
+    let counted = Counted(queue.clone(), Arc::clone(&looked_up));
+    let deferral = Deferral::builder(counted, HeaderKey::new("x-user").unwrap(), SECRET).build().unwrap();
+    let shop = deferral.layer(limit("1/s", &store)).layer(service_fn(echo));
+    send(&shop, order("ada", &[], "")).await;
+    let once = [("idempotency-key", "k")];
+    let first = id(&send(&shop, order("ada", &once, "tea")).await);
+    for _ in 0..3 {
+        assert_eq!(id(&send(&shop, order("ada", &once, "tea")).await), first);
+        work_for(&deferral, &store, MINUTE, done).await;
+    }
+    assert_eq!(looked_up.load(Ordering::Relaxed), 0);
+    let result = async || match queue.look_up(&first).await.unwrap().unwrap().state {
+        JobState::Done(result) => result,
+        state => panic!("{state:?}"),
+    };
+    assert_eq!(result().await.as_ptr(), result().await.as_ptr());
+    // It is known for as long as its result is kept.
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    assert!(!queue.is_known(&first).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]
