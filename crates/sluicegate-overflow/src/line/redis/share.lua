@@ -18,15 +18,17 @@ end
 local function called(rank)
   local last = max(floor(rank / line.block) - YOUNG, 0)
   local begin = max(last - COUNTED, 0)
-  while line.first_block < begin do
-    line.first_block = line.first_block + 1
-    if table.remove(line.came, 1) == nil then line.first_block = begin end
+  local past, came = begin - line.first_block, line.came
+  if past > 0 then
+    -- All at once: a removal from the front moves all others, and after a crowd was called again there are thousands.
+    for at = 1, #came do came[at] = came[at + past] end
+    line.first_block = begin
   end
   local counted = max(last - line.first_block, 0)
   if counted == 0 then return end
-  local came = 0
-  for at = 1, min(counted, #line.came) do came = came + line.came[at] end
-  line.share = min(max(floor(came * WHOLE / (counted * line.block)), LEAST), WHOLE)
+  local all = 0
+  for at = 1, min(counted, #came) do all = all + came[at] end
+  line.share = min(max(floor(all * WHOLE / (counted * line.block)), LEAST), WHOLE)
 end
 
 local function new_calendar()
