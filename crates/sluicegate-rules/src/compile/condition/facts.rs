@@ -149,12 +149,12 @@ impl<'a> QueryParameters<'a> {
     }
 
     /// Whether a parameter has this value, among others.
-    pub(in crate::compile) fn have(&self, name: &str, value: &str) -> bool {
+    pub(in crate::compile) fn has(&self, name: &str, value: &str) -> bool {
         self.pairs.contains(&(Cow::Borrowed(name), Cow::Borrowed(value)))
     }
 
     /// Whether a parameter of this name is there.
-    pub(in crate::compile) fn name(&self, name: &str) -> bool {
+    pub(in crate::compile) fn has_name(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 }

@@ -160,8 +160,8 @@ impl Matcher {
             }
         }
         for (name, value) in &self.query {
-            if !asking.query().have(name, value) {
-                return Some(Mismatch::Query(name, asking.query().name(name)));
+            if !asking.query().has(name, value) {
+                return Some(Mismatch::Query(name, asking.query().has_name(name)));
             }
         }
         for (field, value) in &self.body {
