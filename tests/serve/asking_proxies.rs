@@ -1,6 +1,10 @@
 //! nginx, Caddy and Envoy, each of which asks over HTTP before it forwards.
 
+use std::net::SocketAddr;
+
 use sluicegate_tests::servers::Server;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get, statuses};
 use crate::processes::{Sluicegate, on_redis};
@@ -138,4 +142,33 @@ async fn while_the_server_is_away_requests_are_refused_or_pass_as_the_proxy_says
             assert_eq!(statuses(4).await, [200, 200, 429, 429], "{name}: five of seven were spent before");
         }
     }
+}
+
+/// The status of a request with these fields, which no client library would send.
+async fn raw(proxy: SocketAddr, fields: &[u8]) -> u16 {
+    let mut stream = TcpStream::connect(proxy).await.unwrap();
+    let head = [b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", fields, b"\r\n"].concat();
+    stream.write_all(&head).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    String::from_utf8_lossy(&answer).split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+/// nginx makes 500 of a 400, as of a server that is away, so that such requests once passed without limits.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_nginx_that_lets_requests_pass_in_an_outage_lets_no_client_feign_one() {
+    let serving = Sluicegate::serve(RULES, &OPTIONS);
+    let app = App::start().await;
+    let proxy =
+        Proxy::nginx(Around::of(&serving, &app), |text| text.replace("# error_page 500", "error_page 500"));
+    let mut statuses = Vec::new();
+    for _ in 0..9 {
+        statuses.push(raw(proxy.address, b"X-Forwarded-For: \xff\r\n").await);
+    }
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 200, 200, 429, 429], "each is counted");
+    let many: String = (0..200).map(|number| format!("X-{number}: 1\r\n")).collect();
+    for fields in [&b"X-Bytes: \x01\r\n"[..], many.as_bytes()] {
+        assert_eq!(raw(proxy.address, fields).await, 400, "the server cannot read it");
+    }
+    assert_eq!(app.served(), 7);
 }

@@ -124,6 +124,7 @@ mod http;
 mod listen;
 mod ready;
 mod receipt;
+mod seldom;
 mod server;
 mod tls;
 

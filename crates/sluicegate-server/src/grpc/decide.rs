@@ -16,6 +16,7 @@ use super::call::{EnvoyCall, Hits};
 use crate::app::App;
 use crate::asks::{LimiterAsk, LimiterAsks};
 use crate::charge::Charge;
+use crate::seldom::Seldom;
 
 /// A descriptor to which rules apply, and its asks.
 struct DescriptorAsks {
@@ -73,7 +74,10 @@ async fn refused(limits: &Limits, request: &Request<()>) -> Result<Option<Box<Re
     let Err(refused) = limits.decide(request).await else { return Ok(None) };
     match refused.refusal(request).status().is_server_error() {
         true => {
-            tracing::error!(%refused, "a rule cannot be decided for a descriptor");
+            static REFUSED: Seldom = Seldom::new();
+            if REFUSED.is_due() {
+                tracing::error!(%refused, "a rule cannot be decided for a descriptor; said once a second");
+            }
             Err(Status::internal(refused.to_string()))
         }
         false => Ok(Some(refused)),
@@ -115,7 +119,10 @@ fn status(error: StoreError) -> Status {
         )),
         _ if error.may_succeed_later() => Status::unavailable(error.to_string()),
         _ => {
-            tracing::error!(%error, "a call failed");
+            static FAILED: Seldom = Seldom::new();
+            if FAILED.is_due() {
+                tracing::error!(%error, "a call failed; said once a second");
+            }
             Status::internal(error.to_string())
         }
     }

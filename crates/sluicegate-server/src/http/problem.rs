@@ -10,6 +10,7 @@ use sluicegate_core::error::StoreErrorKind;
 
 use super::answer::json_response;
 use crate::receipt::RedeemError;
+use crate::seldom::Seldom;
 
 /// A call was not performed (RFC 9457).
 #[derive(Debug)]
@@ -66,7 +67,10 @@ impl From<StoreError> for CallProblem {
             StoreErrorKind::TooManyQuotas => Self::bad(error.to_string()),
             _ if error.may_succeed_later() => Self::temporary(error.to_string()),
             _ => {
-                tracing::error!(%error, "a call failed");
+                static FAILED: Seldom = Seldom::new();
+                if FAILED.is_due() {
+                    tracing::error!(%error, "a call failed; said once a second");
+                }
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
             }
         }

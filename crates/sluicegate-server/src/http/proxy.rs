@@ -24,6 +24,7 @@ use sluicegate_tower::respond::ProblemJson;
 use super::described::address;
 use super::problem::CallProblem;
 use crate::app::App;
+use crate::seldom::Seldom;
 
 const EXT_AUTHZ: &str = "/proxy/ext-authz";
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -74,8 +75,15 @@ async fn ask(app: Arc<App>, dialect: Dialect, request: Request) -> Response {
     let original = match dialect.original(&mut head) {
         Ok(original) => original,
         Err(problem) => {
-            tracing::warn!(?dialect, "{}", problem.detail);
-            return problem.into_response();
+            static UNREAD: Seldom = Seldom::new();
+            if UNREAD.is_due() {
+                tracing::warn!(?dialect, "{}; said once a second", problem.detail);
+            }
+            // A proxy may let a request pass while the server is away, so the answer to a value that a client can write is a refusal.
+            return match problem.status.is_client_error() {
+                true => dialect.refusal(problem.into_response()),
+                false => problem.into_response(),
+            };
         }
     };
     let limits = app.rules.limits();
@@ -155,13 +163,15 @@ fn take(headers: &mut HeaderMap, name: &'static str) -> Result<HeaderValue, Call
     })
 }
 
-/// Takes the peer of the proxy off the end of `X-Forwarded-For`.
+/// Takes the peer of the proxy off the end of `X-Forwarded-For`. Only this end is read, because its peer writes the rest of the field.
 fn take_peer(headers: &mut HeaderMap) -> Result<Option<SocketAddr>, CallProblem> {
     let Some(last) = headers.get_all(&FORWARDED_FOR).iter().next_back() else { return Ok(None) };
-    let last = last.to_str().map_err(|_| wrong("x-forwarded-for"))?;
-    let (rest, peer) = last.rsplit_once(',').map_or((None, last), |(rest, peer)| (Some(rest), peer));
-    let peer = address(peer.trim()).map_err(|_| wrong("x-forwarded-for"))?;
-    let rest = rest.map(HeaderValue::from_str).transpose().map_err(|_| wrong("x-forwarded-for"))?;
+    let last = last.as_bytes();
+    let comma = last.iter().rposition(|&byte| byte == b',');
+    let (rest, peer) = comma.map_or((None, last), |comma| (Some(&last[..comma]), &last[comma + 1..]));
+    let peer = str::from_utf8(peer).ok().and_then(|peer| address(peer.trim()).ok());
+    let peer = peer.ok_or_else(|| wrong("x-forwarded-for"))?;
+    let rest = rest.map(HeaderValue::from_bytes).transpose().map_err(|_| wrong("x-forwarded-for"))?;
     let mut values: Vec<HeaderValue> = headers.get_all(&FORWARDED_FOR).iter().cloned().collect();
     values.pop();
     values.extend(rest);

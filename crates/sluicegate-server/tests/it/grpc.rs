@@ -13,6 +13,8 @@ use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimit
 use envoy_types::pb::google::protobuf::UInt64Value;
 use serde_json::{Value, json};
 use sluicegate_server::{Bounds, Charge};
+use sluicegate_tests::log::Log;
+use tokio::time::Instant;
 use tonic::Status;
 
 use crate::support::Served;
@@ -232,6 +234,18 @@ async fn what_is_no_call_or_over_a_bound_is_told_so() {
         assert!(status.message().contains(said), "{status}");
     }
     assert_eq!(answered(&served, "edge", vec![path("/a"); most]).await.statuses.len(), most);
+}
+
+#[tokio::test]
+async fn descriptors_that_cannot_be_decided_write_one_line_a_second_into_the_log() {
+    let (log, served) = (Log::of_this_thread(), Served::with(RULES, |builder| builder).await);
+    let began = Instant::now();
+    for _ in 0..20 {
+        let status = ask(&served, call("mistake", vec![user("ada")])).await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::Internal);
+    }
+    let lines = log.lines().into_iter().filter(|line| line.contains("cannot be decided for")).count();
+    assert!(lines as u64 <= began.elapsed().as_secs() + 1, "{lines} lines");
 }
 
 #[tokio::test]
