@@ -3,7 +3,7 @@
 //! ```text
 //! begin -> kept before? -> the limits -> the service
 //!                                     -> exceeded: the body is read -> it is kept -> the answer
-//!                                                                   -> it cannot be kept: the refusal
+//!                                                                   -> it comes too late, or cannot be kept: the refusal
 //! ```
 
 use std::fmt;
@@ -15,10 +15,11 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{Request, Response};
 use http_body::Body;
 use sluicegate_core::Outcome;
+use tokio::time::{Sleep, sleep};
 
 use crate::RateLimitLayer;
 use crate::admission::admitted::Admitted;
-use crate::defer::{DeferFuture, DeferLayer, DeferredTurn};
+use crate::defer::{DeferFuture, DeferLayer, DeferredTurn, WITHIN};
 use crate::guard::{Gate, Next, Place, Step, sealed};
 use crate::key::RequestView;
 use crate::rate_limit::{Decided, LayerWait};
@@ -38,6 +39,8 @@ pub enum DeferWait<B> {
     Reading {
         turns: Vec<DeferredTurn>,
         read: BytesMut,
+        /// The deadline; set when the body has to be waited for.
+        latest: Option<Pin<Box<Sleep>>>,
         refusal: Box<Response<B>>,
     },
     Deferring(DeferFuture, Box<Response<B>>),
@@ -86,16 +89,20 @@ where
                 let limited = ready!(self.limits.poll(limits, request, place, cx));
                 self.limited(limited, request, place)
             }
-            DeferWait::Reading { turns, read, refusal } => {
+            DeferWait::Reading { turns, read, latest, refusal } => {
                 let longest = self.deferral.longest_body();
-                match ready!(poll_body(Pin::new(request.body_mut()), read, longest, cx)) {
-                    Ok(()) => {
+                match poll_body(Pin::new(request.body_mut()), read, longest, cx) {
+                    Poll::Ready(Ok(())) => {
                         let (turns, body) = (mem::take(turns), mem::take(read).freeze());
                         let refusal = Box::new(taken(refusal));
                         let kept = self.deferral.defer(head(request).map(|()| body), turns);
                         waiting(DeferWait::Deferring(kept, refusal))
                     }
-                    Err(()) => Step::Refuse(Ok(taken(refusal))),
+                    Poll::Ready(Err(())) => Step::Refuse(Ok(taken(refusal))),
+                    Poll::Pending => {
+                        ready!(latest.get_or_insert_with(|| Box::pin(sleep(WITHIN))).as_mut().poll(cx));
+                        Step::Refuse(Ok(taken(refusal)))
+                    }
                 }
             }
             DeferWait::Deferring(kept, refusal) => {
@@ -140,10 +147,13 @@ impl DeferLayer {
                 if turns.is_empty() || request.body().size_hint().lower() > longest {
                     return Step::Refuse(Ok(refusal));
                 }
-                // It no longer waits for a turn.
+                // It no longer waits for a turn, and takes a place among the bodies.
                 *place = Place::default();
+                if !self.reading.enter(place) {
+                    return Step::Refuse(Ok(refusal));
+                }
                 let (read, refusal) = (BytesMut::new(), Box::new(refusal));
-                waiting(DeferWait::Reading { turns, read, refusal })
+                waiting(DeferWait::Reading { turns, read, latest: None, refusal })
             }
             Step::Refuse(answer) => Step::Refuse(answer),
         }

@@ -10,6 +10,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -18,8 +19,15 @@ use tower_layer::Layer;
 
 use crate::RateLimitLayer;
 use crate::guard::Guarded;
+use crate::guard::queue::Queue;
 use crate::key::RequestView;
 use crate::limits::{LimitsHandle, Meeting};
+
+/// The most bodies that are read at once.
+const AT_ONCE: usize = 1_000;
+
+/// The longest time that a body is read.
+const WITHIN: Duration = Duration::from_secs(5);
 
 /// Keeps requests for later, and answers them instead of the service.
 pub trait Defer: Send + Sync + 'static {
@@ -58,6 +66,10 @@ pub struct DeferredTurn {
 /// [`RateLimitLayer`]: in an outage by the policy's [`OnOutage`](sluicegate_core::OnOutage), if its cost never fits, if its key is suspended, or
 /// if its key has to be waited for. A policy in shadow mode defers no request.
 ///
+/// # Bounds
+/// A body is read for 5 s at most. At most 1,000 requests are read and kept at once, in all services of the layer together. A request
+/// whose body takes longer, or that comes while as many are being read, gets the limit's refusal.
+///
 /// # Together with other limits
 /// Put limits that refuse around this layer: their refusals come first, and a request that they let through has
 /// spent their units, whether it is served or kept.
@@ -65,12 +77,14 @@ pub struct DeferredTurn {
 pub struct DeferLayer {
     limits: RateLimitLayer,
     deferral: Arc<dyn Defer>,
+    /// The requests that are being read and kept.
+    reading: Queue,
 }
 
 impl DeferLayer {
     /// A layer with these limits that passes requests above them to `deferral`.
     pub fn new(limits: LimitsHandle, deferral: Arc<dyn Defer>) -> Self {
-        Self { limits: limits.into(), deferral }
+        Self { limits: limits.into(), deferral, reading: Queue::up_to(AT_ONCE) }
     }
 
     /// The turns of a request: none if no limit applies, or if this is not known at once.
@@ -92,7 +106,7 @@ impl<S> Layer<S> for DeferLayer {
     type Service = Guarded<S, Self>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Guarded::new(inner, Self { limits: self.limits.apart(), deferral: Arc::clone(&self.deferral) })
+        Guarded::new(inner, Self { limits: self.limits.apart(), ..self.clone() })
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod bandwidth;
 mod call;
+mod defer;
 mod guard;
 mod in_flight;
 mod key;
