@@ -1,6 +1,7 @@
 //! The state that all requests share: [`App`].
 
 use std::fmt;
+use std::sync::Arc;
 
 use sluicegate_observed::Observed;
 use sluicegate_rules::Rules;
@@ -27,7 +28,7 @@ pub(crate) struct App {
     pub(crate) receipts: ReceiptTokens,
     pub(crate) ready: Ready,
     /// One permit per request that may be in progress.
-    pub(crate) in_progress: Semaphore,
+    pub(crate) in_progress: Arc<Semaphore>,
     /// One permit per request that may wait for its turn.
     pub(crate) waiting: Semaphore,
     pub(crate) observed: Option<Observed>,

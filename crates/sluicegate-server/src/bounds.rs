@@ -21,12 +21,13 @@ pub struct Bounds {
     pub descriptors: usize,
     /// Open connections of each listener. Default: 4,096. Above: the new connection gets 503 and is closed.
     pub connections: usize,
-    /// Requests in progress at once. Default: 10,000. Above: 503, or `RESOURCE_EXHAUSTED`.
+    /// Requests in progress at once, each until its response is sent. Default: 10,000. Above: 503, or `RESOURCE_EXHAUSTED`.
     pub requests: usize,
     /// Requests that wait for their turn at once. Default: 1,000. Above: 503.
     pub waiting: usize,
     /// Time for one request, with its body and its wait. Default: 30 s. Above: 408 while the body is missing,
-    /// 503 otherwise; `DEADLINE_EXCEEDED` over gRPC.
+    /// 503 otherwise; `DEADLINE_EXCEEDED` over gRPC. A connection is closed if its client takes longer than this, and at the latest after
+    /// twice this time, to take a response.
     pub request: Duration,
     /// Time for the TLS handshake, and time until the first request of a connection. Default: 10 s. Above: the connection is closed.
     pub handshake: Duration,

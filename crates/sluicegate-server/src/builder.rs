@@ -210,7 +210,7 @@ impl ServerBuilder {
             proxies,
             receipts,
             ready: Ready::until(is_ending.clone()),
-            in_progress: Semaphore::new(self.bounds.requests),
+            in_progress: Arc::new(Semaphore::new(self.bounds.requests)),
             waiting: Semaphore::new(self.bounds.waiting),
             bounds: self.bounds,
             charge: self.charge,

@@ -1,6 +1,6 @@
 //! The lifetime of one connection.
 
-use std::convert::Infallible;
+use std::mem;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,10 +18,11 @@ use sluicegate_tower::key::PeerAddr;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tower_service::Service as _;
 
 use crate::bounds::Bounds;
+use crate::sending::SendingBody;
 use crate::tls::Tls;
 
 /// The longest time that an idle connection may take to close gracefully.
@@ -30,8 +31,11 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The interval of HTTP/2 pings.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 
-/// The most concurrent requests of an HTTP/2 connection.
-const STREAMS: u32 = 1_000;
+/// The most concurrent requests of an HTTP/2 connection. Each costs memory before its secret is checked, and until its response is sent.
+const STREAMS: u32 = 200;
+
+/// The shortest span in which a response has to be sent, so that a bound of zero does not keep a processor busy.
+const SHORTEST_SPAN: Duration = Duration::from_millis(10);
 
 /// Settings that the connections of a listener share.
 #[derive(Clone)]
@@ -43,14 +47,16 @@ pub(crate) struct ConnectionSettings {
 }
 
 /// The activity of a connection, for its timeouts.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Activity {
     in_progress: AtomicUsize,
     /// When the last request ended, if one has come.
     last: Mutex<Option<Instant>>,
+    /// The responses that are being sent, from this span of time and from the spans before.
+    sending: Mutex<[Arc<()>; 2]>,
 }
 
-/// A request in progress.
+/// A request in progress, until its response is sent.
 struct Busy(Arc<Activity>);
 
 impl ConnectionSettings {
@@ -71,7 +77,7 @@ impl ConnectionSettings {
 
     async fn speak(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: SocketAddr) {
         let Self { router, bounds, mut is_ending, .. } = self;
-        let activity = Arc::new(Activity { in_progress: AtomicUsize::new(0), last: Mutex::new(None) });
+        let activity = Arc::<Activity>::default();
         let counted = Arc::clone(&activity);
         let service = service_fn(move |request: Request<Incoming>| {
             let (mut router, busy) = (router.clone(), Busy::new(&counted));
@@ -79,8 +85,7 @@ impl ConnectionSettings {
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(PeerAddr(peer));
                 let response = router.call(request).await;
-                drop(busy);
-                response.map_err(|never: Infallible| never)
+                response.map(|response| SendingBody::of(response, || busy.sending()))
             }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
@@ -94,6 +99,8 @@ impl ConnectionSettings {
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let mut look = Instant::now() + bounds.handshake;
         let mut ends = None;
+        let span = bounds.request.max(SHORTEST_SPAN);
+        let mut next_span = pin!(sleep(span));
         loop {
             tokio::select! {
                 // An error is the client's: the connection is over either way.
@@ -110,6 +117,13 @@ impl ConnectionSettings {
                         }
                     },
                 },
+                () = next_span.as_mut() => {
+                    // The client does not take a response, which would be kept for as long as the connection.
+                    if !activity.begin_span() {
+                        return;
+                    }
+                    next_span.set(sleep(span));
+                }
                 () = ended(&mut is_ending), if ends.is_none() => {
                     connection.as_mut().graceful_shutdown();
                     // From here on the server's drain time ends the connection.
@@ -138,12 +152,27 @@ impl Activity {
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.map(|last| last + idle).filter(|until| *until > now)
     }
+
+    /// Begins a span of time. Returns whether all responses from before the span that ends now are sent.
+    fn begin_span(&self) -> bool {
+        let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let [this, before] = &mut *sending;
+        let are_sent = Arc::strong_count(before) == 1;
+        mem::swap(this, before);
+        are_sent
+    }
 }
 
 impl Busy {
     fn new(activity: &Arc<Activity>) -> Self {
         activity.in_progress.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(activity))
+    }
+
+    /// The request has its response, which is being sent.
+    fn sending(self) -> (Self, Arc<()>) {
+        let span = Arc::clone(&self.0.sending.lock().unwrap_or_else(PoisonError::into_inner)[0]);
+        (self, span)
     }
 }
 

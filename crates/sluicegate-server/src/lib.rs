@@ -125,6 +125,7 @@ mod listen;
 mod ready;
 mod receipt;
 mod seldom;
+mod sending;
 mod server;
 mod tls;
 

@@ -21,6 +21,7 @@ use tonic::{Code, Status};
 
 use self::call::EnvoyCall;
 use crate::app::App;
+use crate::sending::InProgress;
 
 /// The header field in which a response without a body has its status.
 const STATUS: &str = "grpc-status";
@@ -54,14 +55,14 @@ async fn guarded(State(app): State<Arc<App>>, request: Request, next: Next) -> R
             "this server requires its secret: send it in the metadata, as authorization: Bearer",
         ));
     }
-    let Ok(_in_progress) = app.in_progress.try_acquire() else {
+    let Ok(in_progress) = Arc::clone(&app.in_progress).try_acquire_owned() else {
         let most = app.bounds.requests;
         return refuse(Status::resource_exhausted(format!(
             "{most} requests are in progress, the most that this server accepts"
         )));
     };
     let longest = app.bounds.request;
-    let Ok(response) = tokio::time::timeout(longest, next.run(request)).await else {
+    let Ok(mut response) = tokio::time::timeout(longest, next.run(request)).await else {
         let text = format!("this took longer than {longest:?}, the time for a request");
         return refuse(Status::deadline_exceeded(text));
     };
@@ -72,7 +73,10 @@ async fn guarded(State(app): State<Arc<App>>, request: Request, next: Next) -> R
             "the message has more than {} bytes, the most that this server accepts",
             app.bounds.body
         ))),
-        false => response,
+        false => {
+            response.extensions_mut().insert(InProgress::new(in_progress));
+            response
+        }
     }
 }
 

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::response::IntoResponse;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Request, Response, StatusCode};
 use schemars::JsonSchema;
@@ -174,7 +173,11 @@ pub(super) fn batch(answers: Vec<Value>) -> Response<Body> {
 }
 
 pub(super) fn json_response(status: StatusCode, media: &'static str, json: &Value) -> Response<Body> {
-    let mut response = Body::from(json.to_string()).into_response();
+    response(status, media, json.to_string())
+}
+
+pub(super) fn response(status: StatusCode, media: &'static str, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(media));
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

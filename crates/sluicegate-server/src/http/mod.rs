@@ -27,10 +27,12 @@ use self::ask::Verb;
 use self::call::{HttpCall, Settlement};
 use self::problem::CallProblem;
 use crate::app::App;
+use crate::sending::InProgress;
 
 /// Everything that is served over HTTP.
 pub(crate) fn router(app: Arc<App>) -> Router {
     let of = |verb| post(move |State(app): State<Arc<App>>, request: Request| ask(app, verb, request));
+    let bounds = || middleware::from_fn_with_state(Arc::clone(&app), within_bounds);
     let asked = Router::new()
         .route("/v1/check", of(Verb::Check))
         .route("/v1/peek", of(Verb::Peek))
@@ -39,18 +41,23 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/refund", of(Verb::Refund))
         .route("/v1/reset", of(Verb::Reset))
         .route("/metrics", get(pages::metrics))
+        .route_layer(bounds())
         .route_layer(middleware::from_fn_with_state(Arc::clone(&app), with_secret));
-    let open = proxy::routes().route("/openapi.json", get(pages::openapi));
-    let asked = asked.merge(open).with_state(Arc::clone(&app));
-    let bounded = pages::with_status(asked, &app)
-        .layer(middleware::from_fn_with_state(Arc::clone(&app), within_bounds));
-    // Probes are answered under any load, or a busy process would be restarted.
-    let probes = Router::new()
+    let proxies = proxy::routes()
+        .route_layer(bounds())
+        .route_layer(middleware::from_fn_with_state(Arc::clone(&app), proxy::if_named));
+    // Without bounds, because it costs nothing to answer them. Probes are answered under any load, or a busy process would be restarted.
+    let open = Router::new()
+        .route("/openapi.json", get(pages::openapi))
         .route("/healthz", get(|| async { "alive\n" }))
-        .route("/readyz", get(pages::ready))
-        .with_state(app);
-    bounded
-        .merge(probes)
+        .route("/readyz", get(pages::ready));
+    let mut router = asked.merge(proxies).merge(open).with_state(Arc::clone(&app));
+    if let Some(page) = pages::status(&app) {
+        let page = page.route_layer(bounds());
+        let password = middleware::from_fn_with_state(Arc::clone(&app), pages::with_password);
+        router = router.merge(page.route_layer(password));
+    }
+    router
         .fallback(|| async {
             CallProblem::new(
                 StatusCode::NOT_FOUND,
@@ -77,9 +84,9 @@ async fn with_secret(State(app): State<Arc<App>>, request: Request, next: Next) 
     }
 }
 
-/// Bounds the number of requests and the time of each.
+/// Bounds the number of requests and the time of each. It is inside of what lets callers in, so that nobody else takes a permit.
 async fn within_bounds(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let Ok(_in_progress) = app.in_progress.try_acquire() else {
+    let Ok(in_progress) = Arc::clone(&app.in_progress).try_acquire_owned() else {
         let most = app.bounds.requests;
         return CallProblem::temporary(format!(
             "{most} requests are in progress, the most that this server accepts"
@@ -87,10 +94,12 @@ async fn within_bounds(State(app): State<Arc<App>>, request: Request, next: Next
         .into_response();
     };
     let longest = app.bounds.request;
-    tokio::time::timeout(longest, next.run(request)).await.unwrap_or_else(|_| {
+    let mut response = tokio::time::timeout(longest, next.run(request)).await.unwrap_or_else(|_| {
         CallProblem::temporary(format!("this took longer than {longest:?}, the time for a request"))
             .into_response()
-    })
+    });
+    response.extensions_mut().insert(InProgress::new(in_progress));
+    response
 }
 
 async fn settle(State(app): State<Arc<App>>, request: Request) -> Response {

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use axum::body::Bytes;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
@@ -9,10 +10,10 @@ use serde_json::{Value, json};
 use super::answer::CheckAnswer;
 use super::call::{HttpCall, Settlement};
 
-/// The document.
-pub(super) fn document() -> &'static Value {
-    static DOCUMENT: LazyLock<Value> = LazyLock::new(build);
-    &DOCUMENT
+/// The document, which all responses share.
+pub(super) fn document() -> Bytes {
+    static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| build().to_string().into());
+    DOCUMENT.clone()
 }
 
 fn build() -> Value {
@@ -108,4 +109,14 @@ fn batch_answer() -> Value {
             "properties": { "status": { "type": "integer" }, "allowed": fields, "detail": { "type": "string" } },
         } } },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::document;
+
+    #[test]
+    fn the_document_is_written_once_for_all_responses() {
+        assert_eq!(document().as_ptr(), document().as_ptr());
+    }
 }

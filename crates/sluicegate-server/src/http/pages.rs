@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{self, Next};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
@@ -37,20 +37,17 @@ pub(super) async fn metrics(State(app): State<Arc<App>>) -> Response {
 
 /// `/openapi.json`.
 pub(super) async fn openapi() -> Response {
-    super::answer::json_response(StatusCode::OK, "application/json", super::openapi::document())
+    super::answer::response(StatusCode::OK, "application/json", super::openapi::document())
 }
 
-/// Adds the status page, with the secret as its password.
-pub(super) fn with_status(router: Router, app: &Arc<App>) -> Router {
-    let Some(page) = &app.page else { return router };
-    let page = Router::new()
-        .nest_service("/status", page.clone())
-        .route_service("/status.json", page.clone())
-        .route_layer(middleware::from_fn_with_state(Arc::clone(app), with_password));
-    router.merge(page)
+/// The status page, if there is one.
+pub(super) fn status(app: &App) -> Option<Router> {
+    let page = app.page.as_ref()?;
+    Some(Router::new().nest_service("/status", page.clone()).route_service("/status.json", page.clone()))
 }
 
-async fn with_password(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Requires the secret as the password, if one is set.
+pub(super) async fn with_password(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     if app.access.is_open() || app.access.operator(request.headers()).is_some() {
         return next.run(request).await;
     }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use http::header::HOST;
@@ -66,12 +67,17 @@ pub(super) fn routes() -> Router<Arc<App>> {
         .route("/proxy/ext-authz/{*path}", ask(Dialect::ExtAuthz))
 }
 
+/// Lets the named proxies in.
+pub(super) async fn if_named(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get().map(|PeerAddr(peer)| *peer);
+    match peer.is_some_and(|peer| app.proxies.contains(peer.ip())) {
+        true => next.run(request).await,
+        false => not_named(peer).into_response(),
+    }
+}
+
 async fn ask(app: Arc<App>, dialect: Dialect, request: Request) -> Response {
     let (mut head, _) = request.into_parts();
-    let peer = head.extensions.get().map(|PeerAddr(peer)| *peer);
-    if !peer.is_some_and(|peer| app.proxies.contains(peer.ip())) {
-        return not_named(peer).into_response();
-    }
     let original = match dialect.original(&mut head) {
         Ok(original) => original,
         Err(problem) => {

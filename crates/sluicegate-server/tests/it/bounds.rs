@@ -1,12 +1,20 @@
 //! What is over a bound is told the bound, and what is slow is closed.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use envoy_types::pb::envoy::service::ratelimit::v3::RateLimitRequest;
+use prost::Message as _;
 use serde_json::{Value, json};
 use sluicegate_server::Bounds;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tonic::transport::Endpoint;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
+use crate::grpc::descriptor;
 use crate::support::{Answered, RULES, Served};
 
 async fn bounded(change: impl FnOnce(&mut Bounds)) -> Served {
@@ -130,4 +138,117 @@ async fn requests_above_their_bound_are_refused_and_probes_are_not() {
     assert_eq!((answered.status, answered.field("retry-after")), (503, "1"));
     assert!(answered.detail().starts_with("0 requests are in progress"), "{answered:?}");
     assert_eq!(served.get("/healthz").send().await.unwrap().status(), 200);
+}
+
+/// A client that speaks HTTP/2, takes the heads of responses, and of their bodies no more than a window.
+struct Unread(TcpStream);
+
+impl Unread {
+    /// Asks for these paths. The server has sent the heads of all responses, and this many bytes of each, when this returns.
+    async fn asks(served: &Served, window: u8, paths: &[&str]) -> Self {
+        let get = |path: &&str| (block(0x82, path), None);
+        Self::sends(served.address, window, &paths.iter().map(get).collect::<Vec<_>>()).await
+    }
+
+    /// Makes this number of calls of the rate limit service.
+    async fn calls(served: &Served, window: u8, calls: usize) -> Self {
+        let call = RateLimitRequest {
+            domain: "any".to_owned(),
+            descriptors: vec![descriptor(&[("user", "ada")])],
+            hits_addend: 0,
+        };
+        let message = call.encode_to_vec();
+        let prefix = [0, 0, 0, 0, u8::try_from(message.len()).unwrap()];
+        let path = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+        // The index of content-type is 31.
+        let block = [&block(0x83, path), &[0x0f, 0x10, 16][..], b"application/grpc"].concat();
+        Self::sends(served.grpc, window, &vec![(block, Some([&prefix, &message[..]].concat())); calls]).await
+    }
+
+    async fn sends(address: SocketAddr, window: u8, requests: &[(Vec<u8>, Option<Vec<u8>>)]) -> Self {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let settings = [&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0][..], &[window]].concat();
+        stream.write_all(&[b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &settings[..]].concat()).await.unwrap();
+        for (id, (block, body)) in (1_u8..).step_by(2).zip(requests) {
+            let flags = if body.is_some() { 0b100 } else { 0b101 };
+            let bodies = body.iter().map(|body| (0, 1, body));
+            for (kind, flags, payload) in [(1, flags, block)].into_iter().chain(bodies) {
+                let frame = [0, 0, u8::try_from(payload.len()).unwrap(), kind, flags, 0, 0, 0, id];
+                stream.write_all(&[&frame, &payload[..]].concat()).await.unwrap();
+            }
+        }
+        let (mut heads, mut data) = (0, 0);
+        while heads < requests.len() || data < requests.len() * usize::from(window) {
+            let mut frame = [0; 9];
+            stream.read_exact(&mut frame).await.unwrap();
+            let mut rest = vec![0; usize::from(u16::from_be_bytes([frame[1], frame[2]]))];
+            stream.read_exact(&mut rest).await.unwrap();
+            match frame[3] {
+                0 => data += rest.len(),
+                1 => heads += 1,
+                _ => {}
+            }
+        }
+        Self(stream)
+    }
+
+    /// Waits until the server closes the connection.
+    async fn until_closed(mut self) {
+        _ = self.0.read_to_end(&mut Vec::new()).await;
+    }
+}
+
+/// The header block of a request with this method, an index of HPACK's static table.
+fn block(method: u8, path: &str) -> Vec<u8> {
+    let length = u8::try_from(path.len()).unwrap();
+    [&[method, 0x86, 0x04, length], path.as_bytes(), &[0x01, 1, b'a']].concat()
+}
+
+async fn metrics(served: &Served) -> u16 {
+    served.get("/metrics").bearer_auth("0123456789abcdef").send().await.unwrap().status().as_u16()
+}
+
+#[tokio::test]
+async fn a_response_counts_as_in_progress_until_it_is_sent_or_its_connection_is_gone() {
+    let served = bounded(|bounds| bounds.requests = 2).await;
+    // Without a window the body holds its data, and then the connection does.
+    for window in [0, 1] {
+        let unread = Unread::asks(&served, window, &["/metrics"; 2]).await;
+        assert_eq!(metrics(&served).await, 503, "two requests are in progress");
+        drop(unread);
+        while metrics(&served).await == 503 {}
+        let called = Unread::calls(&served, window, 2).await;
+        assert_eq!(metrics(&served).await, 503, "two calls are in progress");
+        drop(called);
+        // The server sees in its own time that it is gone.
+        while metrics(&served).await == 503 {}
+    }
+    for _ in 0..5 {
+        assert_eq!(metrics(&served).await, 404, "a response that was read counts no more");
+    }
+}
+
+#[tokio::test]
+async fn responses_to_callers_that_are_not_let_in_take_nothing_from_others() {
+    let mut bounds = Bounds::default();
+    bounds.requests = 1;
+    let served = Served::with(RULES, |builder| builder.bounds(bounds).secret("0123456789abcdef")).await;
+    let paths = ["/metrics", "/v1/check", "/status", "/proxy/nginx", "/openapi.json", "/healthz", "/no"];
+    let _unread = Unread::asks(&served, 0, &paths).await;
+    assert_eq!(metrics(&served).await, 404);
+}
+
+#[tokio::test]
+async fn a_connection_whose_client_takes_no_response_is_closed_and_a_watch_of_health_goes_on() {
+    let mut served = bounded(|bounds| bounds.request = Duration::from_millis(100)).await;
+    let channel = Endpoint::new(format!("http://{}", served.grpc)).unwrap().connect().await.unwrap();
+    let everything = HealthCheckRequest { service: String::new() };
+    let mut watched = HealthClient::new(channel).watch(everything).await.unwrap().into_inner();
+    while watched.message().await.unwrap().unwrap().status() != ServingStatus::Serving {}
+    for path in ["/metrics", "/openapi.json", "/healthz", "/no"] {
+        Unread::asks(&served, 1, &[path]).await.until_closed().await;
+    }
+    Unread::calls(&served, 1, 1).await.until_closed().await;
+    served.stop();
+    assert_eq!(watched.message().await.unwrap().unwrap().status(), ServingStatus::NotServing);
 }
