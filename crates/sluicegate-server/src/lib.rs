@@ -1,7 +1,7 @@
 //! Serves the limits of a rules file over the network, for services that are not written in Rust and for proxies.
 //!
 //! This crate has only the protocols: policies, algorithms, stores, outages, metrics and the status page come from the other crates. The
-//! command is `sluicegate serve` (`cargo install sluicegate-cli`); use the crate to embed the server in a program.
+//! command is `sluicegate serve` (crate `sluicegate-cli`); use the crate to embed the server in a program.
 //!
 //! ```
 //! use sluicegate_core::MemoryStore;
