@@ -157,7 +157,7 @@ impl Marked {
         };
         for (place, trial) in (self.asks.iter().count()..).zip(&self.trials) {
             if is_given_back(place) {
-                trial.give_back();
+                trial.give_back(trial.cost);
             }
         }
         if let (Some(decided), Some(after)) = (&mut self.decided, after) {

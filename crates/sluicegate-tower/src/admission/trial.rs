@@ -27,8 +27,8 @@ pub(crate) struct Trial {
 #[derive(Debug)]
 enum TrialState {
     Asked,
-    /// The verdict is pending, and its spend has to be given back.
-    GivenBack,
+    /// The verdict is pending, and this many units of its spend have to be given back.
+    GivenBack(u64),
     Spent(Receipt),
     /// The ask was refused, its spend was given back, or the meter has it.
     Over,
@@ -47,23 +47,18 @@ impl Trial {
         let mut state = self.state();
         *state = match (&*state, receipt) {
             (TrialState::Asked, Some(receipt)) => TrialState::Spent(receipt),
-            (TrialState::GivenBack, Some(receipt)) => {
-                self.refund(receipt);
-                TrialState::Over
-            }
+            (TrialState::GivenBack(units), Some(receipt)) => self.refund(receipt, *units),
             _ => TrialState::Over,
         };
     }
 
-    /// Gives the spend back, now or when the verdict comes.
-    pub(super) fn give_back(&self) {
+    /// Gives up to this many units of the spend back, now or when the verdict comes.
+    pub(super) fn give_back(&self, units: u64) {
         let mut state = self.state();
         *state = match mem::replace(&mut *state, TrialState::Over) {
-            TrialState::Asked => TrialState::GivenBack,
-            TrialState::Spent(receipt) => {
-                self.refund(receipt);
-                TrialState::Over
-            }
+            TrialState::Asked => TrialState::GivenBack(units),
+            TrialState::GivenBack(before) => TrialState::GivenBack(before.saturating_add(units)),
+            TrialState::Spent(receipt) => self.refund(receipt, units),
             over => over,
         };
     }
@@ -80,9 +75,12 @@ impl Trial {
         }
     }
 
-    fn refund(&self, mut receipt: Receipt) {
+    /// Gives units of a receipt back, and keeps the rest.
+    fn refund(&self, mut receipt: Receipt, units: u64) -> TrialState {
+        let rest = receipt.split(units);
         // The store starts at once; its answer is not awaited.
-        drop(self.limiter.refund(&self.key, self.cost).of(&mut receipt).start());
+        drop(self.limiter.refund(&self.key, units).of(&mut receipt).start());
+        rest.map_or(TrialState::Over, TrialState::Spent)
     }
 
     fn state(&self) -> MutexGuard<'_, TrialState> {

@@ -31,6 +31,10 @@ struct Entries {
     spent: u64,
     /// The receipts of the request and of each answered charge, in that order.
     receipts: SmallVec<[Receipt; 1]>,
+    /// Units of charges that the store has not answered yet.
+    unanswered: u64,
+    /// Units of these charges to give back when their receipts come.
+    owed: u64,
     /// The status of the key after the last answered change.
     now: Option<Now>,
 }
@@ -45,13 +49,23 @@ pub(super) enum MeterEntry {
 impl Entries {
     fn charge(&mut self, units: u64) -> MeterEntry {
         self.spent = self.spent.saturating_add(units);
+        self.unanswered = self.unanswered.saturating_add(units);
         MeterEntry::Charge(units)
     }
 
-    fn refund(&mut self, units: u64) -> MeterEntry {
-        let mut left = units.min(self.spent);
-        self.spent -= left;
-        let mut parts = SmallVec::new();
+    /// Takes out up to this many units; returns those that receipts are there for, and the number of those without any.
+    fn refund(&mut self, units: u64) -> (MeterEntry, u64) {
+        let units = units.min(self.spent);
+        self.spent -= units;
+        let (parts, left) = self.take(units);
+        let owed = left.min(self.unanswered.saturating_sub(self.owed));
+        self.owed += owed;
+        (MeterEntry::Refund(parts), left - owed)
+    }
+
+    /// Takes this many units out of the receipts; returns the number of those missing.
+    fn take(&mut self, units: u64) -> (SmallVec<[(Receipt, u64); 1]>, u64) {
+        let (mut left, mut parts) = (units, SmallVec::new());
         // The youngest first, because the fewest of their units have drained.
         while left > 0
             && let Some(mut receipt) = self.receipts.pop()
@@ -63,7 +77,12 @@ impl Entries {
             }
             parts.push((receipt, part));
         }
-        MeterEntry::Refund(parts)
+        (parts, left)
+    }
+
+    /// Notes that a charge of these units is answered.
+    fn end_charge(&mut self, charged: u64) {
+        self.unanswered = self.unanswered.saturating_sub(charged);
     }
 }
 
@@ -90,7 +109,8 @@ impl MeterAccount {
         (spent, receipt): (u64, Option<Receipt>),
         trial: Option<Arc<Trial>>,
     ) -> Self {
-        let entries = Mutex::new(Entries { spent, receipts: receipt.into_iter().collect(), now: None });
+        let receipts = receipt.into_iter().collect();
+        let entries = Mutex::new(Entries { spent, receipts, unanswered: 0, owed: 0, now: None });
         Self { policy: limiter.policy(), limiter, name, key, entries, trial }
     }
 
@@ -111,17 +131,27 @@ impl MeterAccount {
         self.entries().now.clone()
     }
 
-    /// Records the answer to a change: the receipt of a charge, and the status of the key.
-    pub(super) fn answered(&self, receipt: Option<Receipt>, now: Now) {
+    /// Records the answer to a change: the receipt of a charge, and the status of the key. Returns units of the charge that were taken
+    /// out of the account before the answer.
+    pub(super) fn answered(&self, charged: u64, receipt: Option<Receipt>, now: Now) -> MeterEntry {
         let mut entries = self.entries();
-        entries.receipts.extend(receipt);
         entries.now = Some(now);
+        entries.end_charge(charged);
+        let Some(receipt) = receipt else { return MeterEntry::Refund(SmallVec::new()) };
+        entries.receipts.push(receipt);
+        let owed = std::mem::take(&mut entries.owed);
+        let (parts, left) = entries.take(owed);
+        entries.owed = left;
+        MeterEntry::Refund(parts)
     }
 
     /// Takes out a charge that the store did not answer.
     pub(super) fn forget(&self, charged: u64) {
         let mut entries = self.entries();
-        entries.spent = entries.spent.saturating_sub(charged);
+        entries.end_charge(charged);
+        let given_back = entries.owed.saturating_sub(entries.unanswered);
+        entries.owed -= given_back;
+        entries.spent = entries.spent.saturating_sub(charged.saturating_sub(given_back));
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
@@ -133,7 +163,7 @@ impl MeterAccount {
     }
 
     pub(super) fn refund(&self, units: u64) -> MeterEntry {
-        self.known_entries().refund(units)
+        self.give_back(&mut self.known_entries(), units)
     }
 
     /// Reads and changes the sum in one step, so that of two concurrent calls only one finds the difference.
@@ -143,9 +173,18 @@ impl MeterAccount {
             Some(more) => entries.charge(more),
             None => {
                 let less = entries.spent - actual;
-                entries.refund(less)
+                self.give_back(&mut entries, less)
             }
         }
+    }
+
+    fn give_back(&self, entries: &mut Entries, units: u64) -> MeterEntry {
+        let (entry, missing) = entries.refund(units);
+        // The verdict of a trial may be pending.
+        if let Some(trial) = self.trial.as_ref().filter(|_| missing > 0) {
+            trial.give_back(missing);
+        }
+        entry
     }
 
     /// The entries, with the receipt of a trial, which may have arrived since the request began.

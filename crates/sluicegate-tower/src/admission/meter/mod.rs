@@ -1,6 +1,7 @@
 //! Charges for costs that are known only while a request is served: [`Meter`].
 
 mod account;
+mod calls;
 mod standing;
 
 use std::fmt;
@@ -8,11 +9,11 @@ use std::future::Future;
 use std::sync::Arc;
 
 use http::Extensions;
-use sluicegate_core::limiter::{change_all, policies};
-use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
+use smallvec::SmallVec;
 
 use self::account::{MeterAccount, MeterEntry};
+use self::calls::MeterCall;
 pub use self::standing::Standing;
 use crate::admission::asks::RequestAsks;
 use crate::admission::restate::Now;
@@ -27,7 +28,8 @@ use crate::respond::decided::Decided;
 ///
 /// A meter covers all limits that its request was checked against; [`of`](Self::of) picks one of them. It leaves out limits
 /// that did not apply, and limits that could not be decided in an outage. A meter without limits does nothing.
-/// Policies in shadow are charged as well, but are not part of the answer.
+/// Policies in shadow are charged as well, but are not part of the answer. If layers around each other are on several stores, each store has
+/// a call of its own: after an error, only the accounts on the stores that did not answer are as before.
 ///
 /// Each call reaches the store at once; its [`Standing`] has the units left then. Dropping the returned future undoes
 /// nothing. The fields of the response show the new state if the store has answered before the response comes: memory answers
@@ -197,71 +199,36 @@ impl Meter {
         &self,
         changes: Vec<MeterEntry>,
     ) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
-        let (mut verdict, enforced) = self.ask(changes);
-        // The current policies, which may have replaced those of the decision.
-        let policies = policies(enforced.iter().map(|(account, _)| &account.limiter));
-        let mut answered = verdict.take().map(DecisionFuture::now);
-        if let Some(Ok(Ok(decision))) = &mut answered {
-            take_note(&enforced, &policies, decision);
-        }
+        let calls = self.ask(changes);
         async move {
-            let answer = match answered {
-                None => return Ok(Standing::new(None)),
-                Some(Ok(answer)) => answer,
-                Some(Err(verdict)) => {
-                    let mut answer = verdict.await;
-                    if let Ok(decision) = &mut answer {
-                        take_note(&enforced, &policies, decision);
+            let (mut standing, mut failed) = (None::<Decided>, None);
+            for MeterCall { accounts, policies, answer } in calls {
+                match answer.await {
+                    Ok(_) if accounts == 0 => {}
+                    Ok(decision) => {
+                        let own = Decided::new(decision.of_first(accounts), policies);
+                        standing = Some(match standing {
+                            Some(others) => others.merge(&own),
+                            None => own,
+                        });
                     }
-                    answer
-                }
-            };
-            match answer {
-                Ok(decision) => {
-                    let decided = Decided::new(decision.of_first(enforced.len()), policies);
-                    Ok(Standing::new(Some(decided)))
-                }
-                Err(error) => {
-                    for (account, charged) in enforced {
-                        // A refund that is given twice would admit more than the policy allows.
-                        account.forget(charged);
-                    }
-                    Err(error)
+                    Err(error) => failed = Some(error),
                 }
             }
+            failed.map_or(Ok(Standing::new(standing)), Err)
         }
     }
 
-    /// Asks the store for these changes, one per account, with a call of its own for each account in shadow. Returns the enforced
-    /// accounts with their charges.
-    fn ask(&self, changes: Vec<MeterEntry>) -> (Option<DecisionFuture>, Vec<(Arc<MeterAccount>, u64)>) {
-        let mut enforced: Vec<_> = Vec::with_capacity(changes.len());
-        for (account, mut entry) in self.accounts().iter().zip(changes) {
-            if account.is_trial() {
-                // The store starts at once; its answer is not awaited.
-                drop(change_all(account.changes(&mut entry)));
-            } else {
-                enforced.push((account, entry));
-            }
+    /// Asks the stores for these changes, one per account, with a call of its own for each account in shadow. Returns the calls for the
+    /// enforced accounts.
+    fn ask(&self, mut changes: Vec<MeterEntry>) -> SmallVec<[MeterCall; 1]> {
+        let (enforced, trials): (Vec<_>, Vec<_>) =
+            self.accounts().iter().zip(&mut changes).partition(|(account, _)| !account.is_trial());
+        for (account, entry) in trials {
+            // The store starts at once; its answer is not awaited.
+            drop(MeterCall::make([(account, entry)].into_iter()));
         }
-        // The statuses in the place of a policy are those of its account's first change.
-        let verdict = (!enforced.is_empty()).then(|| {
-            let (mut first, mut more) = (Vec::with_capacity(enforced.len()), Vec::new());
-            for (account, entry) in &mut enforced {
-                let mut changes = account.changes(entry).into_iter();
-                first.extend(changes.next());
-                more.extend(changes);
-            }
-            change_all(first.into_iter().chain(more))
-        });
-        (verdict, enforced.iter().map(|(account, entry)| (Arc::clone(account), entry.charged())).collect())
-    }
-}
-
-/// Records the answer to a change: the receipts of charges, and the statuses of the keys.
-fn take_note(accounts: &[(Arc<MeterAccount>, u64)], policies: &[Arc<Policy>], decision: &mut Decision) {
-    for (index, ((account, _), policy)) in accounts.iter().zip(policies).enumerate() {
-        account.answered(decision.take_receipt(index), Now::of(decision, index, policy));
+        MeterCall::make(enforced.into_iter())
     }
 }
 

@@ -179,6 +179,51 @@ async fn what_a_response_gives_back_is_what_was_settled() {
     assert_eq!((number(&response, "x-ratelimit-remaining"), left(&limiter)), (Some(80), 80));
 }
 
+/// The receipts of all charges once went into one call, which has room for 16, so that nothing came back.
+#[tokio::test]
+async fn what_many_charges_have_spent_comes_back_at_once() {
+    for charges in [14, 15, 16, 100] {
+        let (memory, _) = store();
+        let limiter = on(&memory, Policy::fixed_window("tokens", "1000/min"));
+        let limit = by_header(limiter.clone()).cost(10).unwrap().refund_if(|head| head.status.is_success());
+        let layer = RateLimitLayer::builder(limit).meter().build().unwrap();
+        let service = layer.layer(metered(move |meter| async move {
+            for _ in 0..charges {
+                meter.charge(2).await.unwrap();
+            }
+            let standing = meter.refund(charges * 2 - 1).await.unwrap();
+            assert_eq!(standing.remaining(), Some(1_000 - 10 - 1));
+            for _ in 0..charges {
+                meter.charge(2).await.unwrap();
+            }
+        }));
+        let response = send(&service, from("ada")).await;
+        assert_eq!((number(&response, "x-ratelimit-remaining"), left(&limiter)), (Some(1_000), 1_000));
+    }
+}
+
+/// The receipt of such a charge was once lost with the answer, so that only the first spend came back.
+#[tokio::test]
+async fn a_charge_that_is_answered_late_and_not_waited_for_comes_back_as_well() {
+    let (memory, _) = store();
+    let limiter = Policy::fixed_window("tokens", "100/min").on(around::late(&memory)).unwrap();
+    let limit = by_header(limiter.clone()).cost(10).unwrap().refund_if(|head| head.status.is_success());
+    let layer = RateLimitLayer::builder(limit).meter().build().unwrap();
+    for yields in [0, 4] {
+        let service = layer.layer(metered(move |meter| async move {
+            drop(meter.charge(30));
+            for _ in 0..yields {
+                tokio::task::yield_now().await;
+            }
+        }));
+        service.clone().oneshot(from("ada")).await.unwrap();
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 100, "{yields}");
+    }
+}
+
 #[tokio::test]
 async fn a_charge_that_failed_may_be_repeated_and_a_refund_is_not() {
     let (memory, _): (MemoryStore, _) = store();

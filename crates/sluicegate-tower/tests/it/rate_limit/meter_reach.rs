@@ -10,7 +10,7 @@ use sluicegate_tower::{Limit, Meter, RateLimitLayer};
 use tower::{Layer, service_fn};
 
 use crate::rate_limit::meter::{left, metered};
-use crate::support::{Body, answer, by_header, from, on, send, store};
+use crate::support::{Body, answer, by_header, from, number, on, send, store};
 
 #[tokio::test]
 async fn a_limit_is_found_by_its_name_or_that_of_its_policy() {
@@ -74,6 +74,32 @@ async fn the_meters_of_two_layers_are_one() {
     });
     send(&layer(&outer).layer(layer(&inner).layer(handler)), from("ada")).await;
     assert_eq!([left(&outer), left(&inner)], [85, 90]);
+}
+
+/// One call once named the limiters of both stores, and each change of such a meter failed.
+#[tokio::test]
+async fn the_meters_of_two_layers_on_two_stores_change_the_units_of_both() {
+    let [(outside, _), (inside, _)] = [store(), store()];
+    let [outer, inner] = [("outer", &outside), ("inner", &inside)]
+        .map(|(name, store)| on(store, Policy::fixed_window(name, "100/min")));
+    let layer = |limiter: &RateLimiter| {
+        let limit = by_header(limiter.clone()).cost(10).unwrap();
+        RateLimitLayer::builder(limit).meter().build().unwrap()
+    };
+    let handler = metered(|meter| async move {
+        let standing = meter.charge(20).await.unwrap();
+        let names = standing.decided().unwrap().policies.iter().map(|policy| policy.name().to_owned());
+        assert_eq!(
+            (standing.remaining(), names.collect::<Vec<_>>()),
+            (Some(70), vec!["inner".into(), "outer".into()])
+        );
+        meter.of("inner").refund(5).await.unwrap();
+        assert_eq!(meter.refund(7).await.unwrap().remaining(), Some(77));
+        meter.settle(4).await.unwrap();
+    });
+    let response = send(&layer(&outer).layer(layer(&inner).layer(handler)), from("ada")).await;
+    assert_eq!([left(&outer), left(&inner)], [96, 96]);
+    assert_eq!(number(&response, "x-ratelimit-remaining"), Some(96));
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use sluicegate_tower::respond::HeaderFields;
 use sluicegate_tower::{Limit, Meter};
 use tower::Layer;
 
+use crate::rate_limit::meter::metered;
 use crate::support::{
     Body, Handler, all_fields, anonymous, answer, by_header, described, fields, from, layer, number, on,
     paused_store, send, store,
@@ -243,6 +244,27 @@ async fn a_meter_charges_a_shadow_and_hears_nothing_of_it() {
     });
     send(&layer.layer(handler), from("ada")).await;
     assert_eq!(answer(tried.peek("ada")).remaining(), 65);
+}
+
+/// The receipts of such charges were once dropped, so that a shadow counted units that an enforced limit would have back.
+#[tokio::test]
+async fn what_a_meter_has_charged_a_shadow_comes_back_to_it() {
+    let (memory, _) = store();
+    for (name, store) in [("near", (&memory).into()), ("far", around::late(&memory))] {
+        let tried: RateLimiter = Policy::fixed_window(name, "100/min").shadow().on(store).unwrap();
+        let limit = by_header(tried.clone()).cost(10).unwrap();
+        let layer = all_fields(limit).meter().build().unwrap();
+        let service = layer.layer(metered(|meter| async move {
+            meter.charge(30).await.unwrap();
+            meter.settle(25).await.unwrap();
+            meter.settle(4).await.unwrap();
+        }));
+        send(&service, from("ada")).await;
+        for _ in 0..8 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(tried.peek("ada").await.unwrap().remaining(), 96, "{name}");
+    }
 }
 
 #[tokio::test]
