@@ -30,8 +30,10 @@ enum TrialState {
     /// The verdict is pending, and this many units of its spend have to be given back.
     GivenBack(u64),
     Spent(Receipt),
-    /// The ask was refused, its spend was given back, or the meter has it.
+    /// The spend was given back, or the meter has it.
     Over,
+    /// The ask was refused, or not counted.
+    Unspent,
 }
 
 impl Trial {
@@ -43,12 +45,15 @@ impl Trial {
 
     /// Records the verdict and its spend.
     pub(super) fn settle(&self, decision: Option<&mut Decision>) {
+        let is_spent =
+            decision.as_ref().is_some_and(|decision| decision.is_allowed() && decision.is_counted());
         let receipt = decision.and_then(|decision| decision.take_receipt(0));
         let mut state = self.state();
         *state = match (&*state, receipt) {
             (TrialState::Asked, Some(receipt)) => TrialState::Spent(receipt),
             (TrialState::GivenBack(units), Some(receipt)) => self.refund(receipt, *units),
-            _ => TrialState::Over,
+            _ if is_spent => TrialState::Over,
+            _ => TrialState::Unspent,
         };
     }
 
@@ -61,6 +66,11 @@ impl Trial {
             TrialState::Spent(receipt) => self.refund(receipt, units),
             over => over,
         };
+    }
+
+    /// Whether the verdict has come, and the ask has spent nothing.
+    pub(super) fn is_unspent(&self) -> bool {
+        matches!(*self.state(), TrialState::Unspent)
     }
 
     /// Returns the receipt of the spend, if the verdict has arrived.

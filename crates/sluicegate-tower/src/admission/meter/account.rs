@@ -122,6 +122,11 @@ impl MeterAccount {
         self.trial.is_some()
     }
 
+    /// Whether the policy is in shadow and would have refused the request, so that it would not have been served.
+    pub(super) fn would_be_refused(&self) -> bool {
+        self.trial.as_ref().is_some_and(|trial| trial.is_unspent())
+    }
+
     pub(super) fn spent(&self) -> u64 {
         self.entries().spent
     }

@@ -225,8 +225,10 @@ impl Meter {
         let (enforced, trials): (Vec<_>, Vec<_>) =
             self.accounts().iter().zip(&mut changes).partition(|(account, _)| !account.is_trial());
         for (account, entry) in trials {
-            // The store starts at once; its answer is not awaited.
-            drop(MeterCall::make([(account, entry)].into_iter()));
+            if !account.would_be_refused() {
+                // The store starts at once; its answer is not awaited.
+                drop(MeterCall::make([(account, entry)].into_iter()));
+            }
         }
         MeterCall::make(enforced.into_iter())
     }

@@ -267,6 +267,33 @@ async fn what_a_meter_has_charged_a_shadow_comes_back_to_it() {
     }
 }
 
+/// Such requests were once charged all but their estimate, though they would not have been served: the shadow went into debt, and would
+/// have refused requests that an enforced limit passes.
+#[tokio::test]
+async fn a_request_that_a_shadow_would_have_refused_costs_it_nothing_later() {
+    let (memory, clock) = store();
+    for (name, store) in [("near", (&memory).into()), ("far", around::late(&memory))] {
+        let tried: RateLimiter = Policy::fixed_window(name, "100/min").shadow().on(store).unwrap();
+        let layer = all_fields(by_header(tried.clone()).cost(10).unwrap()).meter().build().unwrap();
+        let service = layer.layer(metered(|meter| async move {
+            for _ in 0..4 {
+                tokio::task::yield_now().await;
+            }
+            meter.settle(55).await.unwrap();
+        }));
+        for _ in 0..5 {
+            send(&service, from("ada")).await;
+        }
+        assert_eq!(numbers(&layer.shadow_counts()), [(name, [2, 0, 3, 0])]);
+        clock.advance(Duration::from_secs(60));
+        assert_eq!(
+            tried.peek("ada").await.unwrap().remaining(),
+            90,
+            "{name}: two have been served, and cost 110"
+        );
+    }
+}
+
 #[tokio::test]
 async fn a_layer_that_shows_nothing_tries_policies_out_as_well() {
     let (store, _) = store();
