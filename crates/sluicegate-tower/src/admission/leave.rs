@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http::response::Parts;
-use http::{Extensions, Response, StatusCode};
+use http::{Response, StatusCode};
 use smallvec::SmallVec;
 
 use crate::admission::marks::Marked;
@@ -14,7 +14,7 @@ use crate::respond::decided::{Decided, Shown};
 use crate::respond::headers::lines::policy_line;
 use crate::respond::headers::style::Already;
 use crate::respond::headers::write::write;
-use crate::respond::refusal::Unserved;
+use crate::respond::refusal::is_given_back;
 use crate::settle::tap::{Tap, is_encoded};
 
 impl Marked {
@@ -27,7 +27,7 @@ impl Marked {
         reads_body: bool,
     ) -> (Response<B>, Option<Box<Tap>>) {
         let mut tap = None;
-        if was_refused(response.extensions()) {
+        if is_given_back(response.extensions()) {
             // The request was not served, so nothing is charged.
             self.give_back_all();
         } else if self.made.refunds {
@@ -164,11 +164,4 @@ impl Marked {
             *decided = after;
         }
     }
-}
-
-/// Whether an inner layer refused the request. The next one shows it in its decision; the others may refuse for a
-/// reason without a decision.
-fn was_refused(extensions: &Extensions) -> bool {
-    extensions.get::<Decided>().is_some_and(|inner| !inner.is_allowed())
-        || extensions.get::<Unserved>().is_some()
 }

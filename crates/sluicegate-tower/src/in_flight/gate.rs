@@ -24,6 +24,7 @@ use crate::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, InFlightLimits,
 use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
 use crate::respond::headers::say_in_flight;
+use crate::respond::refusal::is_refused;
 use crate::respond::stop::Stop;
 use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond, spread};
 
@@ -272,11 +273,15 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
     fn after(pass: PermitPass, mut response: Response<ResB>) -> Self::Response {
         let PermitPass { held, headers, limits } = pass;
         if let Some(held) = &held {
+            let is_refused = is_refused(response.extensions());
             let permits: SmallVec<[&Permit; 2]> = held.permits().collect();
             for permit in permits.into_iter().rev() {
                 if permit.in_flight().is_adaptive() {
-                    // The limit belongs to the service, and reveals nothing about the client.
-                    limits.answered(permit, response.status(), response.headers());
+                    // The limit belongs to the service, and reveals nothing about the client. A refusal by a layer further in shows
+                    // neither how long the service takes nor that it is overloaded.
+                    if !is_refused {
+                        limits.answered(permit, response.status(), response.headers());
+                    }
                     continue;
                 }
                 say_in_flight(

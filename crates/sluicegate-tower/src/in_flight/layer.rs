@@ -56,8 +56,8 @@ use crate::respond::{HeaderFields, ProblemJson};
 /// If the service itself is the limit, [`InFlight::adaptive`] finds the number of requests that it can handle, for all clients together. A
 /// request above it waits for a moment and is then refused with 503, a `Retry-After` from the current rate of responses, and a separate
 /// problem type; [less important](InFlightLimit::class) requests are refused first. A sample is the time from the permit to the head of the
-/// response: a body that lasts an hour holds its permit, but is not a sample. Put such a limit last, so that waits for other permits are
-/// not part of the sample.
+/// response: a body that lasts an hour holds its permit, but is not a sample, and neither is a response by which a layer further in refuses the
+/// request. Put such a limit last, so that waits for other permits are not part of the sample.
 ///
 /// # Permits that instances share
 /// An [`InFlight`] [on a store](sluicegate_in_flight::InFlightBuilder::on) counts for all instances. Each request then carries its

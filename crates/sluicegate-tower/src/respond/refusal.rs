@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response, StatusCode};
+use http::{Extensions, HeaderValue, Response, StatusCode};
 use sluicegate_core::ConfigError;
 use sluicegate_core::store::QuotaStatus;
 #[cfg(feature = "in-flight")]
@@ -230,14 +230,14 @@ impl<'a> Refusal<'a> {
     }
 
     /// Adds the fields that every refusal has, except those of a decision, to a responder's response. With `tells`, outer
-    /// layers learn whether to give their units back.
+    /// layers learn of it, and whether to give their units back.
     pub(crate) fn answer<B>(&self, mut response: Response<B>, tells: bool) -> Response<B> {
         forbid_caching(response.headers_mut());
         if let Some(seconds) = self.wait.filter(|_| self.shown.is_none()) {
             come_back_after(response.headers_mut(), seconds);
         }
-        if tells && !self.is_clients_doing {
-            response.extensions_mut().insert(Unserved);
+        if tells && self.shown.is_none() {
+            response.extensions_mut().insert(Unserved { is_clients_doing: self.is_clients_doing });
         }
         response
     }
@@ -325,7 +325,25 @@ where
 /// A pending response.
 pub(crate) type Later<B> = Pin<Box<dyn Future<Output = Response<B>> + Send>>;
 
-/// Marks a refusal that the client did not cause, in the extensions of the response: outer layers give
-/// their units back.
+/// Marks a refusal without a decision, in the extensions of the response; other refusals carry their decision there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Unserved;
+pub(crate) struct Unserved {
+    /// Whether the client caused the refusal. If not, outer layers give their units back.
+    is_clients_doing: bool,
+}
+
+/// Whether a layer further in refused the request, and the layers around it give their units back.
+pub(crate) fn is_given_back(extensions: &Extensions) -> bool {
+    is_refused_by_decision(extensions)
+        || extensions.get::<Unserved>().is_some_and(|unserved| !unserved.is_clients_doing)
+}
+
+/// Whether a layer further in refused the request, so that the response says nothing about the service.
+#[cfg(feature = "in-flight")]
+pub(crate) fn is_refused(extensions: &Extensions) -> bool {
+    is_refused_by_decision(extensions) || extensions.get::<Unserved>().is_some()
+}
+
+fn is_refused_by_decision(extensions: &Extensions) -> bool {
+    extensions.get::<Decided>().is_some_and(|decided| !decided.is_allowed())
+}

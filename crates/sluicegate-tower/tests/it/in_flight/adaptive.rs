@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
-use sluicegate_core::{Key, Policy};
+use sluicegate_core::{Key, OnOutage, Policy, RateLimiter};
 use sluicegate_in_flight::adaptive::LimitAlgorithm;
 use sluicegate_in_flight::{AdaptiveBuilder, Class, InFlight};
 use sluicegate_tower::in_flight::{InFlightLayer, InFlightLimit};
-use sluicegate_tower::key::{HeaderKey, RequestView};
+use sluicegate_tower::key::{HeaderKey, OnMissingKey, RequestView};
 use sluicegate_tower::respond::{GrpcStatus, RefusalReason};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tonic_types::StatusExt;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{Body, Paused, limiter};
+use crate::support::{Body, Paused, broken, limiter};
 
 /// A service that can bear just as many, behind which nobody waits.
 fn fixed(permits: u64) -> AdaptiveBuilder {
@@ -155,6 +155,46 @@ async fn errors_of_the_service_are_faults_and_those_of_the_client_never() {
     assert_eq!(api.permits(), 10, "the application says what is one");
     layer.layer(service_fn(answers(408, None))).oneshot(ask("/")).await.unwrap();
     assert_eq!(api.permits(), 9);
+}
+
+/// Their quick answers were once samples, and those with a status from 500 on faults: an outage of a store lowered the number to its
+/// bound, though the service was idle.
+#[tokio::test(start_paused = true)]
+async fn refusals_by_limits_inside_of_it_say_nothing_about_the_service() {
+    let outage = broken(Policy::gcra("outage", "9/h").on_outage(OnOutage::Deny), true);
+    let full = limiter(Policy::gcra("full", "1/h"));
+    full.charge("all", 1).await.unwrap();
+    let all = |limiter: &RateLimiter| Limit::new(limiter.clone()).key(Key::from("all"));
+    let keyless = all(&full).key(HeaderKey::new("x-key").unwrap());
+    let busy = InFlight::new("busy", 1).unwrap();
+    let _held = busy.try_acquire("all").unwrap();
+    let nothing = RateLimitLayer::builder(all(&full)).deny(|_| true).build().unwrap();
+    for (status, refuses) in [
+        (503, RateLimitLayer::new(all(&outage))),
+        (429, RateLimitLayer::new(all(&full))),
+        (401, RateLimitLayer::new(keyless.on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED)))),
+        (403, nothing),
+    ] {
+        let api = by_faults().build().unwrap();
+        let service = InFlightLayer::new(api.clone()).layer(refuses.layer(service_fn(hello)));
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_millis(200)).await;
+            assert_eq!(service.clone().oneshot(ask("/")).await.unwrap().status(), status);
+        }
+        assert_eq!((api.permits(), api.in_use_in_all()), (10, 0), "{status}");
+        assert!(api.status().unwrap().history.is_empty(), "{status}: no window has ended");
+    }
+    for (status, inside) in [(429, busy), (503, fixed(1).build().unwrap())] {
+        let _held = inside.try_acquire("all");
+        let api = by_faults().build().unwrap();
+        let inside = InFlightLayer::new(InFlightLimit::new(inside).key(Key::from("all")));
+        let service = InFlightLayer::new(api.clone()).layer(inside.layer(service_fn(hello)));
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_millis(200)).await;
+            assert_eq!(service.clone().oneshot(ask("/")).await.unwrap().status(), status);
+        }
+        assert!(api.permits() == 10 && api.status().unwrap().history.is_empty(), "{status}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
