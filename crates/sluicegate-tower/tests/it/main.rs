@@ -8,6 +8,7 @@
 mod bandwidth;
 mod call;
 mod defer;
+mod exits;
 mod guard;
 mod in_flight;
 mod key;
