@@ -120,6 +120,23 @@ async fn a_limit_around_it_counts_it_as_the_refusal_that_it_is() {
     assert_eq!(seen.status, StatusCode::OK, "one of three was spent: {seen:?}");
 }
 
+/// The limit around it once wrote the wait of the refusal into the answer.
+#[tokio::test]
+async fn a_limit_around_it_sends_no_wait_with_an_answer() {
+    let store = store();
+    let api = Policy::gcra("api", "9/min").on(&store).unwrap();
+    let app = routes().with_rate_limits(&store).rate_limit(Limit::new(api)).with_state(App("app"));
+    for expected in ["app 7 text", "stale app 7 text for k in 60"] {
+        let seen = ask(&app, "/stored/7", Some("k")).await;
+        assert_eq!((seen.status.as_u16(), &*seen.body), (200, expected));
+        assert!(!seen.headers.contains_key("retry-after"), "{seen:?}");
+        assert_eq!(seen.field("x-ratelimit-remaining"), "0", "{seen:?}");
+    }
+    ask(&app, "/busy", None).await;
+    let seen = ask(&app, "/busy", None).await;
+    assert_eq!((seen.status.as_u16(), seen.field("retry-after")), (503, "60"));
+}
+
 #[tokio::test]
 async fn a_response_of_the_routers_own_is_for_all_other_refusals() {
     let respond =

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::header::RETRY_AFTER;
 use http::response::Parts;
 use http::{Response, StatusCode};
 use smallvec::SmallVec;
@@ -134,7 +135,9 @@ impl Marked {
         let merged = decided.merge(&inner);
         let shown = Shown::of(&merged);
         let line = || policy_line(&mut shown.quotas().map(|(_, quota)| quota));
-        write(response.headers_mut(), &self.made.settings.style, shown, shown.wait, &line, Already::Both);
+        // A refusal that something further in has replaced by an answer has no wait any more.
+        let wait = shown.wait.filter(|_| response.headers().contains_key(RETRY_AFTER));
+        write(response.headers_mut(), &self.made.settings.style, shown, wait, &line, Already::Both);
         // A refusal by an inner layer always stays in the extensions.
         if self.is_read || !merged.is_allowed() {
             // For outer layers: the joined decision, or the previous one.
