@@ -53,7 +53,7 @@ async fn serve(request: Request<()>) -> Result<Response<Frames>, &'static str> {
     extensions.get::<Begun>().unwrap().0.store(RESERVED + script.charges, Ordering::Relaxed);
     let meter = extensions.get::<Meter>().cloned().unwrap();
     let charge = meter.charge(script.charges);
-    if script.frames % 2 == 0 {
+    if script.frames.is_multiple_of(2) {
         charge.await.unwrap();
     } else {
         drop(charge);
@@ -79,7 +79,7 @@ async fn no_exit_leaves_anything_behind() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let memory = paused_store();
-        let store = || if seed % 2 == 0 { (&memory).into() } else { around::late(&memory) };
+        let store = || if seed.is_multiple_of(2) { (&memory).into() } else { around::late(&memory) };
         let (near, far) = (store(), store());
         let turns =
             Policy::gcra("turns", "20/s burst 2").wait_up_to(Duration::from_millis(400)).on(near).unwrap();
@@ -136,11 +136,9 @@ async fn no_exit_leaves_anything_behind() {
             let request = Request::get(path).header("x-key", ["ada", "bob", "eve"][random.index(3)]);
             let request = request.extension(script).extension(begun.clone()).body(()).unwrap();
             // No other wait ends at this moment: a request that is dropped before the store has answered may have spent or not.
-            let latest = (begin.elapsed().as_millis() as u64).next_multiple_of(80)
-                + 80 * random.below(8)
-                + 2 * place
-                + 1;
-            let (latest, reads) = (begin + Duration::from_millis(latest), random.below(6));
+            let latest = u64::try_from(begin.elapsed().as_millis()).unwrap().next_multiple_of(80);
+            let latest = begin + Duration::from_millis(latest + 80 * random.below(8) + 2 * place + 1);
+            let reads = random.below(6);
             let call = stack.clone().oneshot(request);
             tasks.push(tokio::spawn(async move {
                 let answer = tokio::time::timeout_at(latest, AssertUnwindSafe(call).catch_unwind()).await;
@@ -180,7 +178,7 @@ async fn no_exit_leaves_anything_behind() {
                 used += 1_000_000 - limiter.peek(key).await.unwrap().remaining();
             }
             // On a store that answers late, some are dropped before its answer at the moment at which they get a permit.
-            let of_dropped = if seed % 2 == 0 { 0 } else { (used - expected) / RESERVED };
+            let of_dropped = if seed.is_multiple_of(2) { 0 } else { (used - expected) / RESERVED };
             assert_eq!(used, expected + RESERVED * of_dropped, "{seed} {}", limiter.policy().name());
         }
     }
