@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::call::{CallAsk, CallError, CallWait};
 use crate::guard::{Gate, Next, Place, Step, sealed};
+use crate::outgoing::holds::after;
 use crate::outgoing::{OutgoingLayer, Wire};
 
 /// A call before it is made.
@@ -49,10 +50,7 @@ type DepartureStep<W, Res, E> = Step<Departed<W>, DepartureWait, Result<Res, Cal
 
 impl Departure {
     fn new(key: Key, longest: Duration) -> Self {
-        let now = Instant::now();
-        // A time that cannot be represented counts as 30 years.
-        let latest = now.checked_add(longest).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365 * 30));
-        Self { key, latest }
+        Self { key, latest: after(Instant::now(), longest) }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use sluicegate_core::Key;
 use tokio::time::Instant;
@@ -48,10 +49,13 @@ impl HostHolds {
     }
 }
 
+/// The moment after that span; a moment that cannot be represented counts as one in 30 years.
+pub(super) fn after(now: Instant, span: Duration) -> Instant {
+    now.checked_add(span).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365 * 30))
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

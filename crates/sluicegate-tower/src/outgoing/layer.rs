@@ -15,7 +15,7 @@ use crate::call::{QueuedLimiter, notice};
 use crate::guard::Guarded;
 use crate::guard::queue::Queue;
 use crate::outgoing::advice::asked_wait;
-use crate::outgoing::holds::HostHolds;
+use crate::outgoing::holds::{HostHolds, after};
 use crate::outgoing::wire::WireFn;
 use crate::outgoing::{HttpWire, Wire};
 
@@ -225,9 +225,7 @@ impl OutgoingState {
             return;
         };
         let now = Instant::now();
-        if let Some(until) = now.checked_add(wait) {
-            self.holds.hold(key, until, now);
-        }
+        self.holds.hold(key, after(now, wait), now);
         if let Some(limiter) = &self.limiter {
             notice(limiter, key, |subject| Event::Paused(subject, wait));
         }

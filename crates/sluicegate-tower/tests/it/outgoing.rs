@@ -145,6 +145,17 @@ async fn an_absurd_wait_is_capped() {
     assert_eq!(server.calls(), [0, 60]);
 }
 
+/// A moment that the clock cannot represent once was no wait at all.
+#[tokio::test(start_paused = true)]
+async fn an_absurd_wait_that_is_not_capped_holds_calls_as_any_other() {
+    let server = Server::new([(429, vec![("retry-after", "99999999999999999999")])]);
+    let client = OutgoingLayer::new().heed_up_to(Duration::MAX).layer(server.clone());
+    send(&client, "a.example").await.unwrap();
+    let Err(error) = send(&client, "a.example").await else { panic!("it was called") };
+    assert!(error.retry_after() > Some(Duration::from_secs(86_400 * 365)), "{error}");
+    assert_eq!(server.calls(), [0]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn clones_of_layer_and_client_heed_the_same_word() {
     let server = Server::new([(429, vec![("retry-after", "20")])]);
