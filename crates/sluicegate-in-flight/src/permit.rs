@@ -78,6 +78,13 @@ impl Permit {
         }
     }
 
+    /// Reports that the service was not reached, because a limit behind this one has refused the request: then neither the answer nor its
+    /// lateness is a sample. The permit stays in use.
+    pub fn unserved(&self) {
+        // Relaxed: as in `answered`.
+        self.is_answered.store(true, Ordering::Relaxed);
+    }
+
     /// Whether the permit no longer counts, and may now belong to another instance: the store that [shares](crate::InFlightBuilder::on)
     /// it has not heard of this instance for its lease, or has lost its data. Permits of one process are never lost.
     pub fn is_lost(&self) -> bool {

@@ -279,8 +279,9 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
                 if permit.in_flight().is_adaptive() {
                     // The limit belongs to the service, and reveals nothing about the client. A refusal by a layer further in shows
                     // neither how long the service takes nor that it is overloaded.
-                    if !is_refused {
-                        limits.answered(permit, response.status(), response.headers());
+                    match is_refused {
+                        true => permit.unserved(),
+                        false => limits.answered(permit, response.status(), response.headers()),
                     }
                     continue;
                 }

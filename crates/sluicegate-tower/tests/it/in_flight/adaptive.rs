@@ -10,7 +10,7 @@ use sluicegate_core::{Key, OnOutage, Policy, RateLimiter};
 use sluicegate_in_flight::adaptive::LimitAlgorithm;
 use sluicegate_in_flight::{AdaptiveBuilder, Class, InFlight};
 use sluicegate_tower::in_flight::{InFlightLayer, InFlightLimit};
-use sluicegate_tower::key::{HeaderKey, OnMissingKey, RequestView};
+use sluicegate_tower::key::{Extraction, HeaderKey, OnMissingKey, RequestView, extract_fn};
 use sluicegate_tower::respond::{GrpcStatus, RefusalReason};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tonic_types::StatusExt;
@@ -184,6 +184,13 @@ async fn refusals_by_limits_inside_of_it_say_nothing_about_the_service() {
         assert_eq!((api.permits(), api.in_use_in_all()), (10, 0), "{status}");
         assert!(api.status().unwrap().history.is_empty(), "{status}: no window has ended");
     }
+    // A refusal that takes longer than the service may take.
+    let late = by_faults().timeout(Duration::from_secs(1)).build().unwrap();
+    let hangs = extract_fn(|_| Extraction::pending(pending()));
+    let refuses = RateLimitLayer::new(all(&full).key(hangs));
+    let service = InFlightLayer::new(late.clone()).layer(refuses.layer(service_fn(hello)));
+    assert_eq!(service.oneshot(ask("/")).await.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!((late.permits(), late.in_use_in_all()), (10, 0));
     for (status, inside) in [(429, busy), (503, fixed(1).build().unwrap())] {
         let _held = inside.try_acquire("all");
         let api = by_faults().build().unwrap();
