@@ -7,13 +7,14 @@
 //! Debts are kept by the part of the store that they are owed to: those of a part that is down are left where they are while
 //! others are charged.
 //!
-//! When a policy is replaced, its debts move to the new one, including those that are being charged.
+//! When a policy is replaced, its debts move to the new one, and a key that is reset owes nothing, including debts that are being
+//! charged.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use sluicegate_core::key::Key;
+use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::store::{Inherit, PreparedPolicy};
 use smallvec::SmallVec;
 
@@ -34,8 +35,16 @@ struct DebtLedger {
     parts: BTreeMap<u64, HashMap<Key, Owed>>,
     /// The number of keys in all parts.
     keys: usize,
-    /// The policies that were replaced since debts were taken out, if any are out.
-    replaced: Option<Vec<(PreparedPolicy, PreparedPolicy, Inherit)>>,
+    /// The changes of debts since some were taken out, if any are out.
+    since: Option<Vec<DebtChange>>,
+}
+
+/// A change of debts that may be out.
+enum DebtChange {
+    /// A policy was replaced by another one.
+    Replaced(PreparedPolicy, PreparedPolicy, Inherit),
+    /// A key was reset under a policy.
+    Reset(PreparedPolicy, Key),
 }
 
 /// The debts of one key, per policy; most have one.
@@ -85,9 +94,14 @@ fn paired(owed: Owed) -> Owed {
 }
 
 impl DebtLedger {
-    /// The debt under the policy in force; `None` if that policy has let all keys start afresh.
-    fn in_force(&self, mut debt: Debt) -> Option<Debt> {
-        for (old, new, how) in self.replaced.iter().flatten() {
+    /// The debt of a key under the policy in force; `None` if the key was reset, or that policy has let all keys start afresh.
+    fn in_force(&self, key: &Key, mut debt: Debt) -> Option<Debt> {
+        for change in self.since.iter().flatten() {
+            let (old, new, how) = match change {
+                DebtChange::Replaced(old, new, how) => (old, new, how),
+                DebtChange::Reset(policy, reset) if debt.policy.is(policy) && key == reset => return None,
+                DebtChange::Reset(..) => continue,
+            };
             if debt.policy.is(old) {
                 if *how == Inherit::Reset {
                     return None;
@@ -152,7 +166,7 @@ impl Debts {
     pub(super) fn add_count(&self, parts: u64, suspensions: &PreparedPolicy, key: Key, times: u64) {
         let mut ledger = self.lock();
         let debt = Debt { alone: times, ..Debt::new(suspensions.clone(), times) };
-        if let Some(debt) = ledger.in_force(debt) {
+        if let Some(debt) = ledger.in_force(&key, debt) {
             ledger.add(parts, key, debt);
             self.count.store(ledger.keys, Ordering::Relaxed);
         }
@@ -167,11 +181,25 @@ impl Debts {
         }
     }
 
+    /// Forgets the debt of a key that was reset. A count of suspensions goes with the rest of its suspension.
+    pub(super) fn forget(&self, policy: &PreparedPolicy, key: KeyRef<'_>) {
+        let mut ledger = self.lock();
+        if ledger.keys == 0 && ledger.since.is_none() {
+            return;
+        }
+        let key = key.to_key();
+        let owed = ledger.parts.values_mut().filter_map(|keys| keys.get_mut(&key)).flatten();
+        owed.filter(|debt| debt.policy.is(policy)).for_each(|debt| debt.units = 0);
+        if let Some(since) = &mut ledger.since {
+            since.push(DebtChange::Reset(policy.clone(), key));
+        }
+    }
+
     /// Moves debts from a replaced policy to the new one; or forgets them, if the new one starts all keys afresh.
     pub(super) fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, how: Inherit) {
         let mut ledger = self.lock();
-        if let Some(replaced) = &mut ledger.replaced {
-            replaced.push((old.clone(), new.clone(), how));
+        if let Some(since) = &mut ledger.since {
+            since.push(DebtChange::Replaced(old.clone(), new.clone(), how));
         }
         for debt in ledger.parts.values_mut().flat_map(HashMap::values_mut).flatten() {
             if debt.policy.is(old) {
@@ -190,13 +218,16 @@ impl Debts {
         }
     }
 
-    /// Moves debts that are being charged to the policies in force, if more than `seen` policies were replaced.
+    /// Changes debts that are being charged as those in the ledger were, if there are more than `seen` changes.
     pub(super) fn follow(&self, out: &mut Vec<PartDebt>, seen: &mut usize) {
         let ledger = self.lock();
-        let replaced = ledger.replaced.as_ref().map_or(0, Vec::len);
-        if replaced > *seen {
-            *seen = replaced;
-            let follows = |(parts, (key, debt))| Some((parts, (key, ledger.in_force(debt)?)));
+        let changes = ledger.since.as_ref().map_or(0, Vec::len);
+        if changes > *seen {
+            *seen = changes;
+            let follows = |(parts, (key, debt)): PartDebt| {
+                let debt = ledger.in_force(&key, debt)?;
+                Some((parts, (key, debt)))
+            };
             *out = std::mem::take(out).into_iter().filter_map(follows).collect();
         }
     }
@@ -205,13 +236,13 @@ impl Debts {
     pub(super) fn put_back(&self, kept: impl IntoIterator<Item = PartDebt>) {
         let mut ledger = self.lock();
         for (parts, (key, debt)) in kept {
-            let Some(Debt { policy, units, alone, counted }) = ledger.in_force(debt) else { continue };
+            let Some(Debt { policy, units, alone, counted }) = ledger.in_force(&key, debt) else { continue };
             if let Some((suspensions, times)) = counted {
                 ledger.add(parts, key.clone(), Debt::new(suspensions, times));
             }
             ledger.add(parts, key, Debt { policy, units, alone, counted: None });
         }
-        ledger.replaced = None;
+        ledger.since = None;
         self.count.store(ledger.keys, Ordering::Relaxed);
     }
 
@@ -219,7 +250,7 @@ impl Debts {
     /// [put back](Self::put_back).
     pub(super) fn take(&self, is_asked: impl Fn(u64) -> bool) -> Vec<PartDebt> {
         let mut ledger = self.lock();
-        ledger.replaced = Some(Vec::new());
+        ledger.since = Some(Vec::new());
         let all = std::mem::take(&mut ledger.parts).into_iter();
         let (taken, left): (BTreeMap<_, _>, _) = all.partition(|(parts, _)| is_asked(*parts));
         ledger.parts = left;

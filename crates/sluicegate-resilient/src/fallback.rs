@@ -121,6 +121,9 @@ impl LocalFallback {
             return;
         }
         for (place, ask) in asks.iter().enumerate() {
+            if ask.mode() == Mode::Reset {
+                self.debts.forget(ask.policy(), ask.key());
+            }
             let Some(share) = in_force(ask) else { continue };
             let own = self.share_of(ask, &share);
             let local = taken(*ask, place, decision).on(&share).under(own.as_ref());

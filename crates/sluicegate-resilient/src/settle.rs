@@ -146,7 +146,7 @@ pub(super) struct Settling {
     owed: Vec<PartDebt>,
     kept: Vec<PartDebt>,
     charged: usize,
-    /// The number of policy replacements that `owed` takes into account.
+    /// The number of changes of debts that `owed` takes into account.
     followed: usize,
 }
 

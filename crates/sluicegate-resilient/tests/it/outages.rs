@@ -13,7 +13,9 @@ use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Limiters, Mode, Pre
 use sluicegate_core::{ConfigError, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
 use sluicegate_resilient::Resilient;
 use sluicegate_resilient::{BreakerSettings, BreakerState};
-use sluicegate_tests::outages::{CHARGES_NOTHING_ALONE, ERRS, FAILS, HANGS, Scene, WORKS, admitted, now};
+use sluicegate_tests::outages::{
+    CHARGES_NOTHING_ALONE, CHARGES_NOTHING_ALONE_AND_LATE, ERRS, FAILS, HANGS, Scene, WORKS, admitted, now,
+};
 
 /// A memory store that refuses some policies.
 struct Picky {
@@ -611,4 +613,31 @@ fn a_cost_of_its_own_for_each_quota_reaches_the_fallback() {
     let status = now(limiter.peek("ada"));
     let left: Vec<_> = status.quotas().iter().map(|status| status.remaining()).collect();
     assert_eq!(left, [7, 92]);
+}
+
+/// A key that had been reset was charged what it owed from before, in full under a policy that has no share here, and
+/// otherwise as far as the store had counted new units.
+#[tokio::test]
+async fn a_key_that_is_reset_owes_nothing_from_before_also_while_its_debt_is_being_charged() {
+    for on_outage in [OnOutage::Local, OnOutage::Deny] {
+        for (mood, is_out) in [(CHARGES_NOTHING_ALONE, false), (CHARGES_NOTHING_ALONE_AND_LATE, true)] {
+            let scene = Scene::new(|builder| builder);
+            let limiter = scene.limiter(on_outage);
+            scene.mood(FAILS);
+            now(limiter.charge("ada", 20));
+            scene.mood(mood);
+            scene.advance(2);
+            now(limiter.peek("eve"));
+            tokio::task::yield_now().await;
+            assert_eq!(scene.store.status().debts == 0, is_out, "they are on their way");
+            now(limiter.reset("ada"));
+            assert_eq!(admitted(&limiter, "ada", 10), 10);
+            tokio::task::yield_now().await;
+            scene.mood(WORKS);
+            scene.advance(20);
+            now(limiter.peek("eve"));
+            tokio::task::yield_now().await;
+            assert_eq!(now(limiter.peek("ada")).remaining(), 90, "{on_outage:?} {mood}");
+        }
+    }
 }
