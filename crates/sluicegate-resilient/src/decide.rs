@@ -69,7 +69,7 @@ impl Wrap for ResilientStore {
     fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         self.0.fallback.debts.hand_over(old, new, inherit);
         if let Ok(share) = self.0.within.own(new) {
-            share.begin();
+            share.begin(new);
         }
     }
 

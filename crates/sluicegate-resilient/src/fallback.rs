@@ -108,7 +108,9 @@ impl LocalFallback {
             };
             if counts {
                 let parts = within.parts(std::slice::from_ref(ask));
-                self.debts.add(parts, &ask.prepared(), ask.key().to_key(), ask.cost());
+                let replaced_by = opened_share(ask.policy()).and_then(FallbackShare::replaced_by);
+                let policy = replaced_by.unwrap_or_else(|| ask.prepared());
+                self.debts.add(parts, &policy, ask.key().to_key(), ask.cost());
             } else {
                 self.strike(ask, within);
             }
@@ -206,11 +208,12 @@ fn share(policy: &PreparedPolicy) -> Option<&PreparedPolicy> {
     opened_share(policy)?.own()
 }
 
-/// The share that an ask is for, if its policy is decided locally: the share in force answers questions, and units spent
-/// under a policy go back to the share of that policy.
+/// The share that an ask is for, if its policy is decided locally: the share in force answers questions and is charged, and units
+/// spent under a policy go back to the share of that policy.
 fn in_force<'a>(ask: &Ask<'a>) -> Option<Cow<'a, PreparedPolicy>> {
     let share = opened_share(ask.policy())?;
-    if ask.mode().asks() { share.in_force() } else { share.own().map(Cow::Borrowed) }
+    let is_new = ask.mode().asks() || ask.mode() == Mode::Charge;
+    if is_new { share.in_force() } else { share.own().map(Cow::Borrowed) }
 }
 
 /// The ask as the fallback gets it.

@@ -23,8 +23,14 @@ pub(super) struct FallbackShare {
 struct ShareInForce {
     /// The number of the policy in force.
     newest: AtomicU64,
-    /// The share in force. Weak, so that an old handle does not keep a replaced share open.
-    in_force: Mutex<Option<WeakPolicy>>,
+    /// The policy in force. Weak, so that an old handle does not keep a replaced policy open.
+    in_force: Mutex<Option<PolicyInForce>>,
+}
+
+/// A policy in force, and its share, if it is decided locally.
+struct PolicyInForce {
+    policy: WeakPolicy,
+    share: Option<WeakPolicy>,
 }
 
 impl FallbackShare {
@@ -36,10 +42,11 @@ impl FallbackShare {
         }
     }
 
-    /// Puts this share in force, in place of the earlier ones.
-    pub(super) fn begin(&self) {
+    /// Puts this share of a policy in force, in place of the earlier ones.
+    pub(super) fn begin(&self, policy: &PreparedPolicy) {
         let mut in_force = self.terms.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        *in_force = self.own.as_ref().map(PreparedPolicy::downgrade);
+        let share = self.own.as_ref().map(PreparedPolicy::downgrade);
+        *in_force = Some(PolicyInForce { policy: policy.downgrade(), share });
         // Release: a thread that reads the number finds the share under the lock.
         self.terms.newest.store(self.number, Ordering::Release);
     }
@@ -52,11 +59,22 @@ impl FallbackShare {
     /// The share that decides now: this policy's own, or that of its latest replacement, if that is decided locally.
     pub(super) fn in_force(&self) -> Option<Cow<'_, PreparedPolicy>> {
         let own = self.own.as_ref()?;
+        let newer = self.newer(|newer| newer.share.as_ref()?.upgrade());
+        Some(newer.map_or(Cow::Borrowed(own), Cow::Owned))
+    }
+
+    /// The policy that has replaced the policy of this share, if it is still open.
+    pub(super) fn replaced_by(&self) -> Option<PreparedPolicy> {
+        self.newer(|newer| newer.policy.upgrade())
+    }
+
+    /// What the latest replacement says, if there is one.
+    fn newer<T>(&self, read: impl FnOnce(&PolicyInForce) -> Option<T>) -> Option<T> {
         // Acquire, with the release in `begin`.
         if self.terms.newest.load(Ordering::Acquire) == self.number {
-            return Some(Cow::Borrowed(own));
+            return None;
         }
         let in_force = self.terms.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(in_force.as_ref().and_then(WeakPolicy::upgrade).map_or(Cow::Borrowed(own), Cow::Owned))
+        in_force.as_ref().and_then(read)
     }
 }

@@ -641,3 +641,27 @@ async fn a_key_that_is_reset_owes_nothing_from_before_also_while_its_debt_is_bei
         }
     }
 }
+
+/// It owed under the policy that was gone, whose keys had moved, and nothing of it was charged.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_out_its_deadline_owes_under_the_policy_in_force() {
+    for on_outage in [OnOutage::Local, OnOutage::Deny] {
+        let scene = Scene::new(|builder| builder.deadline(Duration::from_millis(50)));
+        let limiter = scene.limiter(on_outage);
+        scene.mood(HANGS);
+        let charged = tokio::spawn(limiter.charge("ada", 6).start());
+        let checked = tokio::spawn(limiter.check("ada").cost(4).start());
+        tokio::task::yield_now().await;
+        let next = Policy::fixed_window("api", "80/h").on_outage(on_outage).build().unwrap();
+        limiter.replace(next, Inherit::Spent).unwrap();
+        charged.await.unwrap().unwrap();
+        let spent = 6 + if checked.await.unwrap().unwrap().is_allowed() { 4 } else { 0 };
+        scene.mood(WORKS);
+        scene.advance(2);
+        for _ in 0..3 {
+            now(limiter.peek("eve"));
+        }
+        tokio::task::yield_now().await;
+        assert_eq!(now(limiter.peek("ada")).remaining(), 80 - spent, "{on_outage:?}");
+    }
+}
