@@ -135,7 +135,7 @@ impl LocalFallback {
                 // As far as it fits: a share is smaller than the units that the store may admit here.
                 // Leased units are spent by this process in any case.
                 Mode::Spend | Mode::Reserve { .. } | Mode::Take | Mode::Lease | Mode::Charge => {
-                    local.plainly(Mode::Spend)
+                    local.plainly(Mode::Take)
                 }
                 Mode::Refund if is_its(ask) => {
                     self.strike(ask, within);

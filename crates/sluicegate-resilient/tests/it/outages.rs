@@ -665,3 +665,16 @@ async fn a_request_that_waits_out_its_deadline_owes_under_the_policy_in_force() 
         assert_eq!(now(limiter.peek("ada")).remaining(), 80 - spent, "{on_outage:?}");
     }
 }
+
+/// A cost that did not fit the share was once not noted at all.
+#[test]
+fn a_key_that_has_spent_more_than_a_share_at_once_has_none_left_in_an_outage() {
+    let scene = Scene::new(|builder| builder);
+    let limiter = scene.limiter(OnOutage::Local);
+    assert!(now(limiter.check("ada").cost(60)).is_allowed());
+    assert!(now(limiter.charge("bob", 60)).is_allowed());
+    assert!(now(limiter.check("eve").cost(20)).is_allowed());
+    assert!(now(limiter.check("eve").cost(10)).is_allowed());
+    scene.mood(FAILS);
+    assert_eq!(["ada", "bob", "eve"].map(|key| admitted(&limiter, key, 9)), [0, 0, 0]);
+}
