@@ -22,7 +22,7 @@ use sluicegate_core::store::{Ask, DecisionFuture, Listener, Mode, Place, Prepare
 use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
 use smallvec::SmallVec;
 
-use super::fallback::is_its;
+use super::fallback::{granted, is_its};
 use super::parts::CallPermits;
 use super::reports::{AskPlaces, by_part, in_places, is_own_turn, joined};
 use super::settle::Report;
@@ -231,7 +231,7 @@ impl ResilientState {
     pub(super) fn decide_alone(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
         let decision = self.fallback.decide(asks, reason, || self.outage())?;
         if decision.is_allowed() {
-            self.fallback.note_spending(asks, Some(&decision), &self.within);
+            self.fallback.note_spending(granted(asks, &decision), &self.within);
         }
         Ok(decision)
     }

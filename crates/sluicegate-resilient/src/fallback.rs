@@ -91,16 +91,15 @@ impl LocalFallback {
 
     /// Records units spent without the store, to be charged when it is back.
     ///
-    /// The whole cost is owed even if the share was smaller, because the store counts whole quotas. For a `Take`,
-    /// the units that the fallback has granted are owed, if `decision` is given.
-    pub(super) fn note_spending(
+    /// The whole cost is owed even if the share was smaller, because the store counts whole quotas. Of a `Take`, the units that the
+    /// fallback has [granted](granted) are owed.
+    pub(super) fn note_spending<'a>(
         &self,
-        asks: &[Ask<'_>],
-        decision: Option<&Decision>,
+        asks: impl IntoIterator<Item = Ask<'a>>,
         within: &Within<FallbackShare>,
     ) {
-        for (place, ask) in asks.iter().enumerate() {
-            let ask = &decision.map_or(*ask, |decision| taken(*ask, place, decision));
+        for ask in asks {
+            let ask = &ask;
             // Requests that no quota of the policy has counted stay uncounted; a charge is owed under every policy.
             let counts = match ask.mode() {
                 Mode::Charge => true,
@@ -122,13 +121,13 @@ impl LocalFallback {
         if !decision.is_allowed() {
             return;
         }
-        for (place, ask) in asks.iter().enumerate() {
+        for (ask, granted) in asks.iter().zip(granted(asks, decision)) {
             if ask.mode() == Mode::Reset {
                 self.debts.forget(ask.policy(), ask.key());
             }
             let Some(share) = in_force(ask) else { continue };
             let own = self.share_of(ask, &share);
-            let local = taken(*ask, place, decision).on(&share).under(own.as_ref());
+            let local = granted.on(&share).under(own.as_ref());
             let local = match ask.mode() {
                 // A suspension is a debt, and has the same length in every share.
                 Mode::Charge if ask.policy().policy().is_of_suspension() => local.plainly(Mode::Charge),
@@ -190,6 +189,11 @@ impl LocalFallback {
 /// Whether the ask refers to a spend that the fallback admitted.
 pub(super) fn is_its(ask: &Ask<'_>) -> bool {
     ask.receipt().is_some_and(|receipt| receipt.decided_by() == DecidedBy::Fallback)
+}
+
+/// The asks of a decision, with the spends that a `Take` or a `Lease` among them resulted in.
+pub(super) fn granted<'a>(asks: &[Ask<'a>], decision: &Decision) -> impl Iterator<Item = Ask<'a>> {
+    asks.iter().enumerate().map(|(place, ask)| taken(*ask, place, decision))
 }
 
 /// The spend that a `Take` or a `Lease` resulted in; any other ask unchanged.

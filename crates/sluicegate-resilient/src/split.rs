@@ -14,7 +14,7 @@ use sluicegate_core::wrap::OwnedAsk;
 use smallvec::SmallVec;
 
 use super::ResilientState;
-use super::fallback::must_be_known;
+use super::fallback::{granted, must_be_known};
 use super::parts::CallPermits;
 use super::reports::AskPlaces;
 
@@ -32,8 +32,8 @@ pub(super) struct SplitCall {
     local: Side,
     /// Asks of the other parts.
     remote: Side,
-    /// Whether spends of the fallback are not recorded yet.
-    is_open: bool,
+    /// Spends of the fallback that are not recorded yet.
+    spent: Vec<OwnedAsk>,
 }
 
 #[derive(Default)]
@@ -66,7 +66,7 @@ impl SplitCall {
             let side = if is_local(usize::from(place)) { &mut local } else { &mut remote };
             side.push(place, ask);
         }
-        Self { state: Arc::clone(state), local, remote, is_open: false }
+        Self { state: Arc::clone(state), local, remote, spent: Vec::new() }
     }
 
     /// Decides all asks; `reason` tells why some parts cannot be asked.
@@ -79,7 +79,10 @@ impl SplitCall {
             Err(error) => return DecisionFuture::ready(Err(error)),
         };
         let goes_on = local.as_ref().is_none_or(|(decision, _)| decision.is_allowed());
-        self.is_open = goes_on && local.is_some();
+        if let (true, Some((decision, _))) = (goes_on, &local) {
+            let (asks, _) = self.local.which(|ask| ask.mode().asks());
+            self.spent = granted(&asks, decision).map(|ask| OwnedAsk::new(&ask)).collect();
+        }
         let (remote, places) = self.remote.which(|ask| goes_on || ask.mode().asks());
         if remote.is_empty() {
             // Only reports are left, which are not made for a refused request.
@@ -127,7 +130,7 @@ impl SplitCall {
         permits: CallPermits,
         result: Result<Decision, StoreError>,
     ) -> Result<Decision, StoreError> {
-        self.is_open = false;
+        let spent = std::mem::take(&mut self.spent);
         let goes_on = local.as_ref().is_none_or(|(decision, _)| decision.is_allowed());
         let undone = |local: Option<PlacedDecision>| {
             let (decision, places) = local?;
@@ -141,7 +144,7 @@ impl SplitCall {
                 permits.succeeded();
                 let (asks, _) = self.remote.which(|_| true);
                 self.state.note_answer(&asks, &remote);
-                let reported = self.report_mine();
+                let reported = self.report_mine(&spent);
                 let pieces = [local, reported, Some((remote, places))];
                 Decision::joined(pieces.into_iter().flatten())
             }
@@ -171,14 +174,18 @@ impl SplitCall {
     }
 
     /// The fallback's asks have passed: notes their spends as owed, and decides its reports.
-    fn report_mine(&self) -> Option<PlacedDecision> {
-        let (asked, _) = self.local.which(|ask| ask.mode().asks());
-        self.state.fallback.note_spending(&asked, None, &self.state.within);
+    fn report_mine(&self, spent: &[OwnedAsk]) -> Option<PlacedDecision> {
+        self.note(spent);
         let (reports, places) = self.local.which(|ask| !ask.mode().asks());
         if reports.is_empty() {
             return None;
         }
         Some((self.state.decide_alone(&reports, unasked()).ok()?, places))
+    }
+
+    /// Notes spends of the fallback as owed.
+    fn note(&self, spent: &[OwnedAsk]) {
+        self.state.fallback.note_spending(spent.iter().map(OwnedAsk::ask), &self.state.within);
     }
 
     /// Gives back the units that the fallback has spent, and returns the state of its keys after that.
@@ -200,11 +207,8 @@ impl SplitCall {
 
 impl Drop for SplitCall {
     fn drop(&mut self) {
-        if self.is_open {
-            // The caller has gone, and the fallback's spends stay spent.
-            let (asks, _) = self.local.which(|ask| ask.mode().asks());
-            self.state.fallback.note_spending(&asks, None, &self.state.within);
-        }
+        // If the caller has gone, the fallback's spends stay spent.
+        self.note(&self.spent);
     }
 }
 

@@ -561,3 +561,22 @@ async fn the_store_is_never_over_while_its_parts_come_and_go() {
         assert!(admitted.iter().all(|units| *units <= 20), "seed {seed}: {admitted:?}");
     }
 }
+
+/// The debt was once all that it had asked for, as far as the key had spent that much before.
+#[tokio::test]
+async fn as_much_as_there_is_owes_what_the_fallback_has_granted_beside_the_store() {
+    let scene = Scene::new();
+    let both = scene.both();
+    assert!(now(both.user.check(USER).cost(20)).is_allowed());
+    scene.away([USER]);
+    let (user, address) = (Key::from(USER), Key::from(ADDRESS));
+    let taken = now(check_all([both.address.check(&address), both.user.check(&user).up_to(90)]));
+    assert_eq!(taken.quotas()[1].spent(), 5, "the rest of the share");
+    scene.away([]);
+    scene.advance(Duration::from_secs(2));
+    for _ in 0..3 {
+        now(both.user.peek(USER));
+    }
+    tokio::task::yield_now().await;
+    assert_eq!(now(both.user.peek(USER)).remaining(), 75);
+}
