@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use sluicegate_core::limiter::{self, Inherit};
-use sluicegate_core::{Policy, RateLimiter, Store};
+use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 use sluicegate_in_flight::InFlight;
 use sluicegate_tower::defer::Defer;
 use sluicegate_tower::in_flight::InFlightLimits;
@@ -95,6 +95,8 @@ impl FileInForce {
     ) -> Result<Put, RulesError> {
         let doors = doors(rooms, file)?;
         refuse_to_defer(deferral.is_some(), file)?;
+        let of_file = |error: ConfigError| RulesError::of_file(&file.name, &error.to_string());
+        let shared = file.compiled.shared_permits(store, &self.in_flight).map_err(of_file)?;
         let unused = file.compiled.unused.iter().filter(|_| self.open_all);
         let policies: Vec<Policy> = file.compiled.policies.iter().chain(unused).cloned().collect();
         let names =
@@ -116,15 +118,13 @@ impl FileInForce {
             };
             Ok((all, split, unused.to_vec()))
         });
-        let (limits, split, unused) =
-            limits.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
+        let (limits, split, unused) = limits.map_err(of_file)?;
         for policy in back {
             self.code.remove(policy.name());
         }
         self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
         self.single_keys.clone_from(&file.compiled.single_keys);
-        let in_flight = file.compiled.in_flight(store, &mut self.in_flight);
-        let in_flight = in_flight.map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
+        let in_flight = file.compiled.in_flight(store, shared, &mut self.in_flight).map_err(of_file)?;
         let open: Vec<RateLimiter> =
             policies.iter().filter_map(|policy| store.limiters().get(policy.name())).collect();
         self.policies = policies;

@@ -10,25 +10,43 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::Selected;
 
 use super::compiled::Compiled;
+use super::in_flight::Number;
 use super::sections::Sections;
 
 impl Compiled {
-    /// The numbers of requests under way at once that each rule names, on the store if instances share them. A number that is `open` under
-    /// its name keeps its count.
+    /// The numbers of requests under way at once that instances newly share on the store. They are made before anything is in force,
+    /// because a store may be unable to share them.
+    pub(crate) fn shared_permits(
+        &self,
+        store: &Arc<dyn Store>,
+        open: &HashMap<String, InFlight>,
+    ) -> Result<HashMap<String, InFlight>, ConfigError> {
+        let mut shared = HashMap::new();
+        for Number { name, at_once, .. } in self.rules.iter().filter_map(|rule| rule.in_flight.as_ref()) {
+            let (before, sharing) = (open.get(name).and_then(InFlight::sharing), at_once.sharing());
+            if sharing.is_some() && sharing != before && !shared.contains_key(name) {
+                shared.insert(name.clone(), at_once.begun(name, store)?);
+            }
+        }
+        Ok(shared)
+    }
+
+    /// The numbers of requests under way at once that each rule names. A number that is `open` under its name, and is not newly `shared`,
+    /// keeps its count.
     pub(crate) fn in_flight(
         &self,
         store: &Arc<dyn Store>,
+        shared: HashMap<String, InFlight>,
         open: &mut HashMap<String, InFlight>,
     ) -> Result<Vec<Option<InFlightLimit>>, ConfigError> {
-        let numbers = self.rules.iter().filter_map(|rule| rule.in_flight.as_ref());
-        let mut now = HashMap::new();
-        for number in numbers {
-            let kept = open.get(&number.name).filter(|in_flight| number.at_once.change(in_flight));
-            let in_flight = match kept {
-                Some(in_flight) => in_flight.clone(),
-                None => number.at_once.begun(&number.name, store)?,
-            };
-            now.insert(number.name.clone(), in_flight);
+        let mut now = shared;
+        for Number { name, at_once, .. } in self.rules.iter().filter_map(|rule| rule.in_flight.as_ref()) {
+            if now.contains_key(name) {
+                continue;
+            }
+            let kept = open.get(name).filter(|in_flight| at_once.change(in_flight));
+            let in_flight = kept.cloned().map_or_else(|| at_once.begun(name, store), Ok)?;
+            now.insert(name.clone(), in_flight);
         }
         *open = now;
         let limits = self.rules.iter().map(|rule| {

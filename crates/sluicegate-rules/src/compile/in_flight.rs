@@ -57,6 +57,14 @@ impl AtOnce {
         }
     }
 
+    /// How instances share it, if they do.
+    pub(super) fn sharing(&self) -> Option<Sharing> {
+        match self {
+            Self::Each(_, sharing) => *sharing,
+            Self::Adaptive(_) => None,
+        }
+    }
+
     /// Changes an existing number; returns whether it could: a number of another kind has to be made anew.
     pub(super) fn change(&self, in_flight: &InFlight) -> bool {
         match self {

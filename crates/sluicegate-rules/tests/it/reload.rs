@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use sluicegate_core::MemoryStore;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_rules::{Rules, Variables};
+use sluicegate_tests::outages::Scene;
 
 pub(crate) const TEXT: &str =
     "version: 1\npolicies:\n  a: { quota: 5/min }\nrules:\n  - { name: all, limit: a, key: everybody }\n";
@@ -212,4 +213,30 @@ async fn a_reload_changes_what_newcomers_start_with_and_gives_known_keys_nothing
     assert_eq!((passes("eve").await, passes("zoe").await), (5, 0));
     clock.advance(std::time::Duration::from_secs(7));
     assert_eq!(passes("zoe").await, 7, "known since it was refused");
+}
+
+/// Once its policies were in force, and all else was that of the file before, which could not be put in force again.
+#[tokio::test]
+async fn a_file_with_permits_that_the_store_cannot_share_changes_nothing() {
+    let scene = Scene::new(|builder| builder);
+    let folder = Folder::new();
+    folder.write(TEXT);
+    let rules =
+        Rules::open(&scene.store, folder.path(), Variables::none()).unwrap_or_else(|error| panic!("{error}"));
+    let policy =
+        || rules.store().limiters().get("a").map(|limiter| limiter.policy().to_string()).unwrap_or_default();
+    let at_once = |permits: &str| {
+        let of_rule = TEXT.replace("limit: a", "limit: a, in_flight: all");
+        of_rule.replace("rules:", &format!("in_flight:\n  all: {{ {permits} }}\nrules:"))
+    };
+    for (text, before) in [(TEXT.to_owned(), None), (at_once("permits: 3"), Some("permits: 3"))] {
+        folder.write(&text);
+        rules.reload().expect("it is good");
+        folder.write(&at_once("permits: 3, shared: true").replace("5/min", "9/min"));
+        let error = rules.reload().expect_err("that store shares nothing").to_string();
+        assert!(error.contains("cannot share the permits of \"all\""), "{error}");
+        assert_eq!(policy(), "a: 5/min (gcra)", "{before:?}");
+        folder.write(&text);
+        assert_eq!(rules.reload(), Ok(None), "it is what is in force");
+    }
 }
