@@ -86,7 +86,7 @@ impl FileInForce {
     }
 
     /// Opens or replaces all policies and waiting rooms and makes their limits, or leaves everything unchanged. A policy that leaves the
-    /// file is restored to the policy of code.
+    /// file is restored to the policy of code, unless code has replaced it since then.
     pub(crate) fn put(
         &mut self,
         store: &Arc<dyn Store>,
@@ -99,14 +99,17 @@ impl FileInForce {
         let shared = file.compiled.shared_permits(store, &self.in_flight).map_err(of_file)?;
         let unused = file.compiled.unused.iter().filter(|_| self.open_all);
         let policies: Vec<Policy> = file.compiled.policies.iter().chain(unused).cloned().collect();
-        let names =
-            |all: &[Policy]| all.iter().map(|policy| policy.name().to_owned()).collect::<HashSet<_>>();
-        let (before, after) = (names(&self.policies), names(&policies));
-        let news = policies.iter().filter(|policy| !before.contains(policy.name()));
-        let open = news.filter_map(|policy| store.limiters().get(policy.name()));
-        let code: Vec<Policy> = open.map(|limiter| Policy::clone(&limiter.own_policy())).collect();
-        let gone = self.policies.iter().filter(|old| !after.contains(old.name()));
-        let back: Vec<Policy> = gone.filter_map(|gone| self.code.get(gone.name()).cloned()).collect();
+        let own = |name: &str| Some(Policy::clone(&store.limiters().get(name)?.own_policy()));
+        // Code, or another file, may have put another policy in force since then.
+        let stands =
+            |old: &Policy| own(old.name()).is_some_and(|own| own.taking_quotas() == old.taking_quotas());
+        let standing: HashSet<&str> =
+            self.policies.iter().filter(|old| stands(old)).map(Policy::name).collect();
+        let news = policies.iter().filter(|policy| !standing.contains(policy.name()));
+        let code: Vec<Policy> = news.filter_map(|policy| own(policy.name())).collect();
+        let after: HashSet<&str> = policies.iter().map(Policy::name).collect();
+        let gone = standing.difference(&after);
+        let back: Vec<Policy> = gone.filter_map(|gone| self.code.get(*gone).cloned()).collect();
         let all: Vec<Policy> = policies.iter().chain(&back).cloned().collect();
         let limits = limiter::replace_all(Arc::clone(store), all, Inherit::Spent, |limiters| {
             let (used, unused) = limiters[..policies.len()].split_at(file.compiled.policies.len());
@@ -119,9 +122,7 @@ impl FileInForce {
             Ok((all, split, unused.to_vec()))
         });
         let (limits, split, unused) = limits.map_err(of_file)?;
-        for policy in back {
-            self.code.remove(policy.name());
-        }
+        self.code.retain(|name, _| after.contains(&**name));
         self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
         self.single_keys.clone_from(&file.compiled.single_keys);
         let in_flight = file.compiled.in_flight(store, shared, &mut self.in_flight).map_err(of_file)?;

@@ -2,7 +2,7 @@
 
 use http::{Method, Request};
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::limiter::Overrides;
+use sluicegate_core::limiter::{Inherit, Overrides};
 use sluicegate_core::policy::Override;
 use sluicegate_core::{MemoryStore, Policy};
 use sluicegate_rules::{Rules, RulesFile, Variables};
@@ -192,6 +192,35 @@ async fn a_policy_that_leaves_the_file_is_again_as_code_has_it() {
     // What code opens only now under a name of the file follows the file.
     let late = Policy::gcra("b", "9/min").on(&store).expect("the file has it");
     assert_eq!(late.policy().to_string(), "b: 5/min (gcra)");
+}
+
+/// A policy that code, or another file, had replaced meanwhile was once put back to the one before both.
+#[tokio::test]
+async fn a_policy_that_leaves_the_file_stays_as_code_has_replaced_it_meanwhile() {
+    let store = MemoryStore::builder().clock(ManualClock::new()).build().expect("the settings are possible");
+    let code = Policy::gcra("a", "3/min").on(&store).expect("memory keeps it");
+    let replace = |quota: &str| {
+        let policy = Policy::gcra("a", quota).build().expect("it is possible");
+        code.replace(policy, Inherit::Spent).expect("memory keeps it");
+    };
+    let (with, without) = (TEXT, TEXT.replace("a: {", "b: {").replace("limit: a", "limit: b"));
+    let rules = Rules::new(&store, file(with)).expect("memory keeps all");
+    let put = |text: &str| rules.replace(file(text)).map(drop).expect("memory keeps it");
+    replace("9/min");
+    put(&without);
+    assert_eq!(code.policy().to_string(), "a: 9/min (gcra)");
+    put(with);
+    replace("8/min");
+    put(with);
+    assert_eq!(code.policy().to_string(), "a: 5/min (gcra)");
+    put(&without);
+    assert_eq!(code.policy().to_string(), "a: 8/min (gcra)");
+
+    put(with);
+    let other = Rules::new(&store, file(&with.replace("5/min", "6/min"))).expect("memory keeps all");
+    put(&with.replace("5/min", "7/min"));
+    other.replace(file(&without)).expect("memory keeps it");
+    assert_eq!(code.policy().to_string(), "a: 7/min (gcra)", "the first file has it still");
 }
 
 #[tokio::test]
