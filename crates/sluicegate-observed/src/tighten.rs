@@ -47,9 +47,9 @@ enum Task {
 
 /// Tightens or loosens the policy of an alarm, in the background.
 pub(super) fn follow(store: &Arc<ObservedStore>, alarm: &Alarm) {
-    let Some(limiter) = store.limiters().get(&alarm.policy) else { return };
-    let tightening = limiter.own_policy().tightening().filter(|_| alarm.expected.is_none());
-    // A tightened policy is loosened, whatever its settings are by now.
+    let own = store.limiters().get(&alarm.policy).map(|limiter| limiter.own_policy());
+    let tightening = own.and_then(|own| own.tightening()).filter(|_| alarm.expected.is_none());
+    // A tightened policy is loosened, whatever its settings are by now, and also while it is closed.
     if tightening.is_none() && !alarm.is_over {
         return;
     }

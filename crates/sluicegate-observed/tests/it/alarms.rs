@@ -413,6 +413,29 @@ fn the_override_of_an_operator_stays() {
     assert_eq!(scene.limiter.policy().to_string(), "tight: 20/min (gcra)");
 }
 
+/// The override of its first alarm once stood on, and none of its alarms tightened it again.
+#[test]
+fn a_policy_that_was_closed_when_its_alarm_ended_is_loosened_and_tightened_by_the_next_alarm() {
+    let tight = |policy: PolicyBuilder| policy.tighten("3/min burst 10", "1d");
+    let (Scene { store, limiter, clock, random, told }, _) = tightened("tight-closed", tight);
+    drop(limiter);
+    let closed = BEGIN + 3 * HOUR + 20 * MINUTE;
+    for slot in 0..60 {
+        clock.set(Duration::from_micros(closed + slot * 10 * SECOND));
+        store.rebind();
+    }
+    assert!(told.lock().unwrap().last().unwrap().1.is_over);
+    assert_eq!(Overrides::of(&store).list().len(), 0, "it is over");
+    let limiter = tight(Policy::gcra("tight", "10/min")).on(&store).unwrap();
+    let mut scene = Scene { store, limiter, clock, random, told };
+    assert_eq!(scene.limiter.policy().to_string(), "tight: 10/min (gcra)");
+    let mut requests = scene.people(closed + 10 * MINUTE, closed + 40 * MINUTE);
+    requests.extend(each(spread(), closed + 30 * MINUTE, 10 * SECOND));
+    requests.retain(|(at, _)| *at < closed + 40 * MINUTE);
+    scene.serve(requests);
+    assert_eq!(scene.limiter.policy().to_string(), "tight: 3/min burst 10 (gcra)");
+}
+
 #[test]
 fn what_cannot_tighten_is_named_when_the_policy_is_built() {
     let message = |policy: PolicyBuilder| policy.build().unwrap_err().to_string();
