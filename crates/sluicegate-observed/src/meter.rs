@@ -208,6 +208,13 @@ impl PolicyMeter {
         self.budgets.get_or_init(Budgets::new)
     }
 
+    /// Forgets which keys are nearest to the end of their budgets, because they have others now.
+    pub(super) fn forget_budgets(&self) {
+        if let Some(budgets) = self.budgets.get() {
+            budgets.forget_nearest();
+        }
+    }
+
     /// The key that is listed with this reference.
     pub(super) fn listed_key(&self, reference: &str) -> Option<Key> {
         self.offenders.find(reference).or_else(|| self.budgets.get()?.find(reference))

@@ -96,6 +96,16 @@ impl Wrap for ObservedStore {
         Some(Arc::new(ObservedShortWay { within, state: Arc::clone(&self.state), watched, budget }))
     }
 
+    fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+        let calendars = |policy: &Policy| -> Vec<_> {
+            policy.quotas().iter().map(|quota| quota.quota().calendar()).collect()
+        };
+        let keeps = inherit != Inherit::Reset && calendars(old.policy()) == calendars(new.policy());
+        if let (false, Ok(OpenPolicy { meter: Some(meter), .. })) = (keeps, self.within.own(new)) {
+            meter.forget_budgets();
+        }
+    }
+
     fn observe(&self, event: &Event<'_>) {
         let counted = match event {
             Event::Suspended { subject, lasts, .. } if !lasts.is_zero() => {

@@ -116,6 +116,11 @@ impl Budgets {
         lock(&self.nearest).shown(now_us)
     }
 
+    /// Forgets the keys that are listed, because a policy was replaced and their budgets with it. They are listed again once they ask.
+    pub(super) fn forget_nearest(&self) {
+        *lock(&self.nearest) = Nearest::default();
+    }
+
     /// The key that is listed with this reference.
     pub(super) fn find(&self, reference: &str) -> Option<Key> {
         lock(&self.nearest).find(offenders::digest(reference)?)

@@ -92,8 +92,9 @@ impl Nearest {
         now_us: u64,
     ) {
         if let Some(known) = self.0.iter_mut().find(|near| near.digest == digest) {
-            // A decision of the period before may come late.
-            if standing.until_us >= known.standing.until_us || known.standing.until_us <= now_us {
+            // A decision of the period before may come late. Another period beside this one is that of another calendar.
+            let is_before = standing.until_us <= known.standing.from_us;
+            if !is_before || known.standing.until_us <= now_us {
                 known.standing = standing;
             }
             return;

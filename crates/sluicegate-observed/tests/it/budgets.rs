@@ -234,3 +234,36 @@ fn the_pace_of_the_period_tells_when_a_budget_is_used_up() {
     at.spend("ada", 80);
     assert_eq!(used_up(&at), Some(UNIX_EPOCH + NEW_YEAR + 7 * DAY), "it is used up");
 }
+
+/// A key was once listed with the budget of a policy that was gone until the period of that budget ended.
+#[test]
+fn keys_whose_budgets_were_replaced_or_reset_are_listed_by_those_that_they_have_now() {
+    let mut at = Scenario::new("replaced-nearest", Policy::gcra("tokens", "100/month"));
+    let listed = |at: &Scenario| -> Vec<(u64, u64)> {
+        at.nearest().iter().map(|budget| (budget.used, budget.limit)).collect()
+    };
+    let replace = |at: &Scenario, quota: &str, how| {
+        let next = Policy::gcra("tokens", quota).build().expect("it is possible");
+        at.limiter.replace(next, how).expect("memory keeps it");
+    };
+    at.spend("ada", 90);
+    replace(&at, "200/month", Inherit::Spent);
+    assert_eq!(listed(&at), [(90, 100)], "until it asks");
+    at.spend("ada", 1);
+    assert_eq!(listed(&at), [(91, 200)]);
+    replace(&at, "500/h", Inherit::Spent);
+    assert_eq!(listed(&at), [], "it has no budget");
+    replace(&at, "500/day in UTC", Inherit::Spent);
+    at.spend("ada", 7);
+    assert_eq!(listed(&at), [(98, 500)]);
+    at.limiter.reset_all().expect("memory keeps it");
+    assert_eq!(listed(&at), []);
+
+    for (quota, expected) in
+        [("50/day in UTC", (9, 50)), ("100/month", (18, 100)), ("60/day in UTC", (27, 60))]
+    {
+        let own = at.limiter.with_quotas(quota).expect("memory keeps it");
+        assert!(answer(own.check(key_of("ada")).cost(9)).is_allowed());
+        assert_eq!(listed(&at), [expected], "a key that brings another calendar");
+    }
+}
