@@ -189,7 +189,12 @@ impl Bucket {
 
     /// Notes that a key was forgotten on request.
     pub(super) fn was_reset(&self, now_us: u64) {
-        self.reset_us.fetch_max(self.ahead.latest_us().max(now_us), Ordering::Relaxed);
+        self.reset_us.fetch_max(self.last_reset_us(now_us), Ordering::Relaxed);
+    }
+
+    /// The moment up to which no unit can be given back if keys are forgotten now: units of reserved turns have later moments.
+    pub(super) fn last_reset_us(&self, now_us: u64) -> u64 {
+        self.since_us().max(self.ahead.latest_us()).max(now_us)
     }
 
     /// Notes that the state of the key with this hash reaches to `until_us`, further than a full burst.

@@ -38,7 +38,12 @@ impl Buckets {
         let now_us = context.clock.now_us();
         let (from, how) = match predecessor {
             Some((from, how)) if *how != Inherit::Reset => (from, *how),
-            other => return Self::afresh(context, policy, if other.is_some() { now_us } else { 0 }),
+            Some((from, _)) => {
+                // Turns that were reserved before may still come, and their units are unknown to the new buckets.
+                let reset_us = from.all(now_us).iter().map(|bucket| bucket.last_reset_us(now_us)).max();
+                return Self::afresh(context, policy, reset_us.unwrap_or(now_us));
+            }
+            None => return Self::afresh(context, policy, 0),
         };
         let followed = following(&from.policy, policy);
         let uses = |old: usize| followed.iter().flatten().filter(|other| **other == old).count();
@@ -51,7 +56,10 @@ impl Buckets {
                 let since_us = from.each[old].since_us();
                 Ok(Arc::new(Bucket::new(context, policy, *quota.rule(), since_us)?))
             }
-            _ => Ok(Arc::new(Bucket::new(context, policy, *quota.rule(), now_us)?)),
+            _ => {
+                let since_us = follows.iter().map(|old| from.each[*old].since_us()).max().unwrap_or(0);
+                Ok(Arc::new(Bucket::new(context, policy, *quota.rule(), since_us.max(now_us))?))
+            }
         });
         let each: Box<[Arc<Bucket>]> = each.collect::<Result<_, ConfigError>>()?;
         let heirs = each.iter().zip(&followed).map(|(bucket, follows)| Heir {

@@ -1,9 +1,9 @@
 //! Units of a shared limit that are held for requests which wait for limits of their own.
 
-use sluicegate_core::limiter::check_all;
-use sluicegate_core::{Decision, Policy, RateLimiter};
+use sluicegate_core::limiter::{Inherit, check_all};
+use sluicegate_core::{Algorithm, Decision, MemoryStore, Policy, Quota, RateLimiter};
 
-use crate::support::{ALL, answer, is_queue, secs, store_for, us};
+use crate::support::{ALL, answer, is_queue, limiter, secs, store, store_for, us};
 
 /// A request of a client that waits for its own limit, if it has to, and holds a unit of the shared one.
 fn ask([own, shared]: &[RateLimiter; 2], client: u64) -> Decision {
@@ -57,5 +57,50 @@ fn any_number_of_requests_that_depart_together_hold_units_and_each_gives_back_it
         clock.advance(secs(60));
         let left = answer(shared.peek(u64::MAX)).remaining();
         assert!((500..=520).contains(&left), "{algorithm}: {left} units are left after a minute");
+    }
+}
+
+/// A limiter whose key has `units` held until this many seconds from now, and the decision that holds them.
+fn holding(store: &MemoryStore, shared: &RateLimiter, units: u64, seconds: u64) -> Decision {
+    let own = limiter(store, "own", Algorithm::Gcra, Quota::new(1, secs(seconds)));
+    assert!(answer(own.check("client")).is_allowed());
+    let longest = secs(seconds);
+    let held = check_all([
+        own.check("client").reserve(longest),
+        shared.check("shared").cost(units).reserve(longest),
+    ]);
+    let held = answer(held);
+    assert!(waits_for_its_turn(&held));
+    held
+}
+
+/// A refund after the turn had come took the units of requests that came after the reset.
+#[test]
+fn units_that_were_held_at_a_reset_are_not_given_back_after_their_turn() {
+    let ways: [fn(&RateLimiter); 4] = [
+        |shared| drop(answer(shared.reset("shared"))),
+        |shared| shared.reset_all().expect("it fits"),
+        |shared| [(); 2].into_iter().for_each(|()| shared.reset_all().expect("it fits")),
+        |shared| {
+            let _ = answer(shared.reset("shared"));
+            let twice = shared.policy().with_quotas(&[Quota::per_hour(20)]).expect("it is possible");
+            shared.replace(twice, Inherit::Spent).expect("it fits");
+        },
+    ];
+    for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm)) {
+        for (way, reset) in ways.into_iter().enumerate() {
+            let (store, clock) = store();
+            let shared = limiter(&store, "shared", algorithm, Quota::per_hour(10));
+            let mut held = holding(&store, &shared, 5, 60);
+            let mut receipt = held.take_receipt(1).expect("it has spent");
+            reset(&shared);
+            clock.advance(secs(1));
+            let all = answer(shared.peek("shared")).remaining();
+            assert!(all >= 10 && answer(shared.check("shared").cost(all)).is_allowed(), "{algorithm}");
+            clock.advance(secs(60));
+            let left = answer(shared.peek("shared")).remaining();
+            let _ = answer(shared.refund("shared", 5).of(&mut receipt));
+            assert_eq!(answer(shared.peek("shared")).remaining(), left, "{algorithm}, after the reset {way}");
+        }
     }
 }
