@@ -8,7 +8,7 @@ use super::ahead::Ahead;
 use super::context::{HashedKey, StoreContext};
 use super::debtors::Debtors;
 use super::floors::Floors;
-use super::holds::{BucketHolds, Hold};
+use super::holds::BucketHolds;
 use super::home::{Home, LockedSet, TableKind};
 use super::plans::{KeyRule, QuotaRules};
 use super::table::SlotWords;
@@ -253,16 +253,6 @@ impl Bucket {
             |to| self.furthest_us.compare_exchange(furthest_us, to, Ordering::Relaxed, Ordering::Relaxed);
         // Not if another debt was noted in the meantime.
         is_over && set(0).is_ok()
-    }
-
-    /// Whether held units count, or count as a spend that no request has entered yet.
-    pub(super) fn holds_count(&self, now_us: u64) -> bool {
-        self.holds.any_counts(|hold| self.has_drained(hold, now_us))
-    }
-
-    /// Whether the held units would have drained by now.
-    pub(super) fn has_drained(&self, hold: &Hold, now_us: u64) -> bool {
-        hold.until_us.saturating_add(self.longest_us()) <= now_us
     }
 
     /// Whether any key is not at rest.

@@ -186,7 +186,7 @@ impl Buckets {
         let owes = |bucket: &Arc<Bucket>| {
             bucket.ahead.latest_us() > earlier_us
                 || bucket.is_in_use(earlier_us)
-                || bucket.holds_count(earlier_us)
+                || bucket.holds.any_counts(earlier_us)
         };
         !self.older(now_us).is_empty() || self.each.iter().any(owes)
     }

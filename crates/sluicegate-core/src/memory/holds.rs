@@ -28,6 +28,8 @@ pub(super) struct Departure {
     hold: Hold,
     /// The number of each request, and its units.
     requests: SmallVec<[(u64, u64); 1]>,
+    /// When the units will have drained, as far as it is known here: they may come on top of a debt or of reserved turns.
+    over_us: u64,
 }
 
 /// The departures of a key in their order.
@@ -51,9 +53,9 @@ impl BucketHolds {
         self.0.any()
     }
 
-    /// Whether any hold is not over.
-    pub(super) fn any_counts(&self, is_over: impl Fn(&Hold) -> bool) -> bool {
-        self.0.any_is(|all| !all.iter().all(|one| is_over(&one.hold)))
+    /// Whether held units of any key count, or count as a spend that no request has entered yet.
+    pub(super) fn any_counts(&self, now_us: u64) -> bool {
+        self.0.any_is(|all| !are_over(all, now_us))
     }
 
     /// The holds of a key.
@@ -67,21 +69,14 @@ impl BucketHolds {
     }
 
     /// Whether a key may hold these units, too, up to `most`.
-    pub(super) fn has_room(
-        &self,
-        key: u64,
-        (units, most): (u64, u64),
-        now_us: u64,
-        is_over: impl Fn(&Hold) -> bool,
-    ) -> bool {
+    pub(super) fn has_room(&self, key: u64, (units, most): (u64, u64), now_us: u64) -> bool {
         let (held, moments) = self.0.look(key, |all| (sum(all.iter().map(|one| one.hold)), all.len()));
-        let has_room =
-            || moments > 0 || self.0.has_room(now_us, |all| all.iter().all(|one| is_over(&one.hold)));
+        let has_room = || moments > 0 || self.0.has_room(now_us, |all| are_over(all, now_us));
         held.saturating_add(units) <= most && moments < MOMENTS && has_room()
     }
 
-    /// Holds units of a key for the request with this number. Removes holds of other keys that ended long enough ago to have drained.
-    pub(super) fn add(&self, key: u64, request: u64, hold: Hold, is_over: impl Fn(&Hold) -> bool) {
+    /// Holds units of a key for the request with this number. Removes holds of other keys that have drained.
+    pub(super) fn add(&self, key: u64, request: u64, (hold, over_us): (Hold, u64), now_us: u64) {
         let Hold { units, until_us } = hold;
         let add = |all: &mut Departures| match all.binary_search_by_key(&until_us, |one| one.hold.until_us) {
             Ok(place) => {
@@ -89,17 +84,27 @@ impl BucketHolds {
                 all[place].requests.push((request, units));
             }
             Err(place) => {
-                all.insert(place, Departure { hold, requests: SmallVec::from_buf([(request, units)]) });
+                let requests = SmallVec::from_buf([(request, units)]);
+                all.insert(place, Departure { hold, requests, over_us });
             }
         };
-        self.0.add(key, add, |all| all.iter().all(|one| is_over(&one.hold)));
+        self.0.add(key, add, |all| are_over(all, now_us));
+    }
+
+    /// Notes that the held units of a key drain no sooner.
+    pub(super) fn last_until(&self, key: u64, over_us: u64) {
+        self.change(key, |all| {
+            if let Some(last) = all.last_mut() {
+                last.over_us = last.over_us.max(over_us);
+            }
+        });
     }
 
     /// Takes up to `units` out of the hold of a request; returns the number taken, or `None` if it has ended.
     pub(super) fn take(&self, key: u64, request: u64, units: u64) -> Option<u64> {
         self.change(key, |all| {
             let (departure, place) = place_of(all, request)?;
-            let Departure { hold, requests } = &mut all[departure];
+            let Departure { hold, requests, .. } = &mut all[departure];
             let taken = requests[place].1.min(units);
             requests[place].1 -= taken;
             if requests[place].1 == 0 {
@@ -147,6 +152,10 @@ fn place_of(all: &[Departure], request: u64) -> Option<(usize, usize)> {
         let place = departure.requests.iter().position(|(other, _)| *other == request)?;
         Some((index, place))
     })
+}
+
+fn are_over(all: &[Departure], now_us: u64) -> bool {
+    all.iter().all(|one| one.over_us <= now_us)
 }
 
 /// The units of all holds.

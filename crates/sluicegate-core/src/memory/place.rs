@@ -79,21 +79,41 @@ impl LockedSet<'_> {
     /// The units left in the key's bucket.
     pub(super) fn balance(&mut self, cell: &BucketCell<'_>, now_us: u64) -> Balance {
         let (held, rule) = (cell.bucket.holds.of(cell.hash), &cell.by.rule);
-        let (state, after) = match self {
+        let [state, after] = self.beside(cell, &held, now_us);
+        let balance = rule.balance(state, now_us).beside(units(&held));
+        Balance { reset_after_us: rule.reset_after_us(after, now_us), ..balance }
+    }
+
+    /// The state of a key, and its state after all held units have departed; of a log, the units now and the end.
+    fn beside(&mut self, cell: &BucketCell<'_>, held: &[Hold], now_us: u64) -> [State; 2] {
+        let rule = &cell.by.rule;
+        match self {
             LockedSet::Log(shard) => {
                 let used = shard.used(cell.in_log(), now_us);
                 let until_us = now_us.saturating_add(shard.reset_after_us(cell.in_log(), now_us));
                 let last =
                     held.last().map_or(0, |hold| hold.until_us.saturating_add(rule.longest_spend_us()));
-                (State::new(until_us, used), State::new(until_us.max(last), used))
+                [until_us, until_us.max(last)].map(|until_us| State::new(until_us, used))
             }
             place => {
                 let state = place.state(cell, now_us);
-                (state, held.iter().fold(state, |state, hold| departed(rule, state, hold)))
+                [state, held.iter().fold(state, |state, hold| departed(rule, state, hold))]
             }
-        };
-        let balance = rule.balance(state, now_us).beside(units(&held));
-        Balance { reset_after_us: rule.reset_after_us(after, now_us), ..balance }
+        }
+    }
+
+    /// Notes when the held units of a key will have drained: a debt and reserved turns come before them.
+    pub(super) fn note_held(&mut self, cell: &BucketCell<'_>, now_us: u64) {
+        let BucketCell { bucket, hash, .. } = *cell;
+        if cell.ask.mode() == Mode::Peek || !bucket.holds.any() {
+            return;
+        }
+        let held = bucket.holds.of(hash);
+        if !held.is_empty() {
+            let [_, after] = self.beside(cell, &held, now_us);
+            bucket.holds.last_until(hash, after.until_us);
+            bucket.reaches(hash, after.until_us);
+        }
     }
 
     /// Makes a key known when an ask spends, if newcomers start with less than a burst, even if the ask is refused: a refused key

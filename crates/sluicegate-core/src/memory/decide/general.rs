@@ -69,6 +69,7 @@ impl PolicyBuckets {
         if leases && granted && !waits {
             lease(&cells, &mut places, now_us, &mut effects);
         }
+        cells.iter().for_each(|cell| places[cell.place].note_held(cell, now_us));
         let statuses = cells.iter().zip(&judged).zip(&effects).map(|((cell, judged), effect)| {
             let place = &mut places[cell.place];
             let balance = place.balance(cell, now_us);

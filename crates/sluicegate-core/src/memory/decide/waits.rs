@@ -25,12 +25,12 @@ impl PolicyBuckets {
         (ready_us, departs_us): (u64, u64),
     ) -> Effect {
         let (bucket, units) = (cell.bucket, cell.ask.cost());
-        let longest_us = cell.by.rule.longest_spend_us();
+        let over_us = departs_us.saturating_add(bucket.longest_us());
         // Relaxed: it only has to be a different number each time.
         let id = self.context.fresh_hold();
         let hold = Hold { units, until_us: departs_us };
-        bucket.holds.add(cell.hash, id, hold, |hold| bucket.has_drained(hold, now_us));
-        bucket.reaches(cell.hash, departs_us.saturating_add(longest_us));
+        bucket.holds.add(cell.hash, id, (hold, over_us), now_us);
+        bucket.reaches(cell.hash, over_us);
         bucket.ahead.note(departs_us);
         let after = State::new(ready_us, 0);
         Effect { spent: units, trace: Trace { birth: id, held: true, after, ..Trace::default() } }
@@ -73,8 +73,7 @@ pub(super) fn has_room_to_hold(
         let ahead = twins.fold(0, |sum: u64, twin| sum.saturating_add(twin.ask.cost()));
         let units = ahead.saturating_add(cell.ask.cost());
         let most = (cell.by.rule.capacity() / 2).max(1);
-        let is_over = |hold: &Hold| cell.bucket.has_drained(hold, now_us);
-        cell.bucket.holds.has_room(cell.hash, (units, most), now_us, is_over)
+        cell.bucket.holds.has_room(cell.hash, (units, most), now_us)
     })
 }
 

@@ -1,6 +1,6 @@
 //! Units of a shared limit that are held for requests which wait for limits of their own.
 
-use sluicegate_core::limiter::{Inherit, check_all};
+use sluicegate_core::limiter::{ForLayers, Inherit, check_all};
 use sluicegate_core::{Algorithm, Decision, MemoryStore, Policy, Quota, RateLimiter};
 
 use crate::support::{ALL, answer, is_queue, limiter, secs, store, store_for, us};
@@ -102,5 +102,40 @@ fn units_that_were_held_at_a_reset_are_not_given_back_after_their_turn() {
             let _ = answer(shared.refund("shared", 5).of(&mut receipt));
             assert_eq!(answer(shared.peek("shared")).remaining(), left, "{algorithm}, after the reset {way}");
         }
+    }
+}
+
+/// They came on top of the debt, but were forgotten a burst after their turn.
+#[test]
+fn held_units_of_a_key_in_debt_count_until_both_have_drained() {
+    for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm)) {
+        let in_debt = || {
+            let (store, clock) = store_for(1_000, 16_000);
+            let shared = limiter(&store, "shared", algorithm, Quota::per_hour(10));
+            let _ = holding(&store, &shared, 5, 60);
+            let _ = answer(shared.charge("shared", 40));
+            let resets = answer(shared.peek("shared")).reset_after();
+            (store, clock, shared, resets)
+        };
+        let (_, clock, shared, resets) = in_debt();
+        clock.advance(resets - secs(1));
+        assert!(!shared.may_close(), "{algorithm}: it is closed too soon");
+
+        let (_, clock, shared, resets) = in_debt();
+        let twice = shared.policy().with_quotas(&[Quota::per_hour(20)]).expect("it is possible");
+        shared.replace(twice, Inherit::Spent).expect("it fits");
+        clock.advance(resets - secs(1));
+        assert!(answer(shared.peek("shared")).remaining() < 20, "{algorithm}: it is not handed over");
+
+        let (store, clock, shared, resets) = in_debt();
+        let passed = resets.min(secs(2 * 3_600));
+        clock.advance(passed);
+        let own = limiter(&store, "clients", Algorithm::Gcra, Quota::per_minute(1));
+        for client in (0..100_u64).chain(0..100) {
+            let both = [own.check(client), shared.check(client)].map(|check| check.reserve(secs(100)));
+            assert!(answer(check_all(both)).is_allowed(), "{algorithm}");
+        }
+        let left = answer(shared.peek("shared")).reset_after();
+        assert_eq!(left, resets - passed, "{algorithm}: others have swept them away");
     }
 }
