@@ -94,6 +94,10 @@ pub(super) type Older<'a> = SmallVec<[(Ask<'a>, Arc<Vec<Arc<BucketReplacement>>>
 
 impl Handover<'_> {
     pub(super) fn carry_out(&self, places: &mut LockedSets<'_>, now_us: u64) {
+        // Held units of requests that have departed are a spend of then, not of now.
+        for old in self.heirs.iter().flat_map(|(_, follows)| follows) {
+            places[old.place].settle(old, now_us);
+        }
         let estates: SmallVec<[_; 1]> = self
             .heirs
             .iter()

@@ -139,3 +139,24 @@ fn held_units_of_a_key_in_debt_count_until_both_have_drained() {
         assert_eq!(left, resets - passed, "{algorithm}: others have swept them away");
     }
 }
+
+/// They counted as a spend of the next request, hours after they had drained.
+#[test]
+fn held_units_that_have_drained_since_their_turn_do_not_count_under_a_new_policy() {
+    for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm)) {
+        let left_after = |is_replaced: bool| {
+            let (store, clock) = store();
+            let shared = limiter(&store, "shared", algorithm, Quota::per_hour(10));
+            let _ = holding(&store, &shared, 5, 60);
+            clock.advance(secs(40 * 60));
+            if is_replaced {
+                let twice = shared.policy().with_quotas(&[Quota::per_hour(20)]).expect("it is possible");
+                shared.replace(twice, Inherit::Spent).expect("it fits");
+            }
+            clock.advance(secs(59 * 60));
+            answer(shared.peek("shared")).remaining()
+        };
+        let [taken, most] = [20 - left_after(true), 10 - left_after(false)];
+        assert!(taken <= most, "{algorithm}: {taken} units count, and {most} were left");
+    }
+}
