@@ -16,6 +16,8 @@ pub(super) struct Hold {
     pub(super) units: u64,
     /// When the requests depart.
     pub(super) until_us: u64,
+    /// The number of the plan that the first request was counted by.
+    pub(super) plan: u16,
 }
 
 /// The held units of a key, in the order of departure: one hold for each moment.
@@ -77,7 +79,7 @@ impl BucketHolds {
 
     /// Holds units of a key for the request with this number. Removes holds of other keys that have drained.
     pub(super) fn add(&self, key: u64, request: u64, (hold, over_us): (Hold, u64), now_us: u64) {
-        let Hold { units, until_us } = hold;
+        let Hold { units, until_us, .. } = hold;
         let add = |all: &mut Departures| match all.binary_search_by_key(&until_us, |one| one.hold.until_us) {
             Ok(place) => {
                 all[place].hold.units = all[place].hold.units.saturating_add(units);

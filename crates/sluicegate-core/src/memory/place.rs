@@ -132,12 +132,17 @@ impl LockedSet<'_> {
 
     /// Spends the holds of requests that have departed or are gone, each as of the moment of its departure.
     pub(super) fn settle(&mut self, cell: &BucketCell<'_>, now_us: u64) {
-        let BucketCell { bucket, hash, by, .. } = *cell;
+        let BucketCell { bucket, hash, .. } = *cell;
         if !bucket.holds.any() {
             return;
         }
         let ended = bucket.holds.ended(hash, now_us);
         let Some(first) = ended.first() else { return };
+        // By the quotas of then, whatever the ask brings: those of the key's last spend, or of the request if the key was at rest.
+        let before = self.entry(hash);
+        let by = |plan| NumberedRule { rule: bucket.rules.numbered(plan), plan };
+        let by = by(if before.state.until_us > first.until_us { before.plan } else { first.plan });
+        let cell = &BucketCell { by, ..*cell };
         match self {
             LockedSet::Log(shard) => {
                 for hold in &ended {

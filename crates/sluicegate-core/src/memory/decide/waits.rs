@@ -24,12 +24,13 @@ impl PolicyBuckets {
         now_us: u64,
         (ready_us, departs_us): (u64, u64),
     ) -> Effect {
-        let (bucket, units) = (cell.bucket, cell.ask.cost());
+        let (bucket, units, plan) = (cell.bucket, cell.ask.cost(), cell.by.plan);
         let over_us = departs_us.saturating_add(bucket.longest_us());
         // Relaxed: it only has to be a different number each time.
         let id = self.context.fresh_hold();
-        let hold = Hold { units, until_us: departs_us };
+        let hold = Hold { units, until_us: departs_us, plan };
         bucket.holds.add(cell.hash, id, (hold, over_us), now_us);
+        bucket.rules.reaches(plan, over_us);
         bucket.reaches(cell.hash, over_us);
         bucket.ahead.note(departs_us);
         let after = State::new(ready_us, 0);

@@ -1,6 +1,7 @@
 //! Units of a shared limit that are held for requests which wait for limits of their own.
 
 use sluicegate_core::limiter::{ForLayers, Inherit, check_all};
+use sluicegate_core::policy::Quotas;
 use sluicegate_core::{Algorithm, Decision, MemoryStore, Policy, Quota, RateLimiter};
 
 use crate::support::{ALL, answer, is_queue, limiter, secs, store, store_for, us};
@@ -158,5 +159,30 @@ fn held_units_that_have_drained_since_their_turn_do_not_count_under_a_new_policy
         };
         let [taken, most] = [20 - left_after(true), 10 - left_after(false)];
         assert!(taken <= most, "{algorithm}: {taken} units count, and {most} were left");
+    }
+}
+
+/// Under quotas that a later request brought, they drained beside the units before them and not after them.
+#[test]
+fn held_units_become_a_spend_under_the_quotas_of_their_time() {
+    for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm)) {
+        let asked_between = |is_asked: bool| {
+            let (store, clock) = store();
+            let policy = Policy::builder("shared", algorithm, Quota::per_minute(100)).build();
+            let policy = policy.expect("the policy is good").taking_quotas();
+            let shared = RateLimiter::new(&store, policy).expect("it fits");
+            let [before, after] = [100, 200]
+                .map(|limit| shared.with_quotas(Quotas::from(Quota::per_hour(limit))).expect("they fit"));
+            assert!(answer(before.check("shared").cost(50)).is_allowed(), "{algorithm}");
+            let _ = holding(&store, &before, 50, 60);
+            clock.advance(secs(60));
+            if is_asked {
+                let _ = answer(before.check("shared").cost(1));
+            }
+            clock.advance(secs(29 * 60));
+            answer(after.peek("shared")).remaining()
+        };
+        let [left, reference] = [false, true].map(asked_between);
+        assert!((reference..=reference + 2).contains(&left), "{algorithm}: {left} for {reference}");
     }
 }
