@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::limiter::check_all;
+use sluicegate_core::limiter::{Receipt, check_all};
 use sluicegate_core::store::{DecidedBy, Mode};
 use sluicegate_core::{Algorithm, Decision, Key, Policy, RateLimiter, Store};
 use sluicegate_fleet::DenyCache;
@@ -350,5 +350,63 @@ async fn a_key_with_held_units_is_kept_until_all_of_them_have_departed_and_drain
         let [key] = &key[..] else { panic!("{key:?}") };
         let left: u64 = standalone().run(&format!("PTTL {key}"));
         assert!(u128::from(left) + 1_000 >= resets.as_millis(), "{algorithm}: {left} ms of {resets:?}");
+    }
+}
+
+/// Units of a request that waits for a minute limit of its own, held until five minutes from now, and their receipt.
+async fn hold(store: &RedisStore, shared: &RateLimiter, units: u64) -> Receipt {
+    let own = Policy::gcra(format!("{}-own", shared.policy().name()), "1/5min").on(store).unwrap();
+    let (client, all) = (Key::from("client"), Key::from("all"));
+    assert!(own.check(&client).await.unwrap().is_allowed());
+    let longest = Duration::from_secs(300);
+    let both = [own.check(&client).reserve(longest), shared.check(&all).cost(units).reserve(longest)];
+    let mut held = check_all(both).await.unwrap();
+    assert_eq!(held.delay(), longest);
+    held.take_receipt(1).expect("it has spent")
+}
+
+/// They counted on after `reset_all` and a higher version, and a refund after the turn took units that were spent after the reset.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_forgets_held_units_and_nobody_can_give_them_back_after_their_turn() {
+    let clock = ManualClock::new();
+    let store = clocked("held-reset", &clock).await;
+    for algorithm in ALGORITHMS {
+        for way in ["key", "all", "version", "twice"] {
+            let policy = |version| {
+                Policy::builder(format!("{}-{way}", name(algorithm)), algorithm, "10/d")
+                    .version(version)
+                    .build()
+            };
+            let shared = RateLimiter::new(&store, policy(1).unwrap()).unwrap();
+            let mut held = hold(&store, &shared, 5).await;
+            if !held.is_held() {
+                continue; // It is a queue.
+            }
+            clock.advance(Duration::from_secs(1));
+            for _ in 0..if way == "twice" { 2 } else { 1 } {
+                match way {
+                    "key" => drop(shared.reset("all").await.unwrap()),
+                    "version" => shared.replace(policy(2).unwrap(), Inherit::Reset).unwrap(),
+                    _ => shared.reset_all().unwrap(),
+                }
+                clock.advance(Duration::from_secs(1));
+                assert_eq!(shared.peek("all").await.unwrap().remaining(), 10, "{algorithm}, {way}");
+                assert!(shared.check("all").cost(10).await.unwrap().is_allowed(), "{algorithm}, {way}");
+            }
+            clock.advance(Duration::from_secs(300));
+            let left = shared.peek("all").await.unwrap().remaining();
+            shared.refund("all", 5).of(&mut held).await.unwrap();
+            assert_eq!(shared.peek("all").await.unwrap().remaining(), left, "{algorithm}, {way}");
+        }
+        let shared = Policy::builder(format!("{}-kept", name(algorithm)), algorithm, "10/min").on(&store);
+        let held = hold(&store, shared.as_ref().unwrap(), 5).await;
+        shared.unwrap().reset("all").await.unwrap();
+        if !held.is_held() {
+            continue;
+        }
+        let key = standalone().run::<Vec<String>>(&format!("KEYS held-reset*{}-kept:*", name(algorithm)));
+        let [key] = &key[..] else { panic!("{key:?}") };
+        let left: u64 = standalone().run(&format!("PTTL {key}"));
+        assert!(left > 299_000, "{algorithm}: a reset is remembered until the turn, and not for {left} ms");
     }
 }

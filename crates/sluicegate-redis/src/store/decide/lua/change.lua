@@ -63,7 +63,8 @@ end
 -- proceed at the same time.
 local function may_depend(value, quota, index)
   for _, there in ipairs(value.held) do
-    local is_of = there.marked >= 2 and there.till > now and (not index or floor(there.marked / 2) == index)
+    local is_turn = there.marked >= 2 and there.marked ~= FORGOTTEN
+    local is_of = is_turn and there.till > now and (not index or floor(there.marked / 2) == index)
     if is_of and (there.marked % 2 == 1 or outstanding(quota.r, quota.s) > quota.r.capacity) then
       return true
     end
@@ -208,7 +209,8 @@ change[RESET] = function(ask)
     quota.s, quota.birth, quota.given, quota.floor, quota.was = REST, 0, 0, nil, UNKNOWN
     if quota.r.keep then as_newcomer(quota) end
   end
-  value[1], value.held = ask.group, {}
+  value[1] = ask.group
+  forget_held(value)
 end
 
 -- Leases the units that all other asks leave in all of its quotas. A newer version leases nothing: the asker could not

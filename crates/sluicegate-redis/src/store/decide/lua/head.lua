@@ -11,7 +11,8 @@
 --     Or the short form, for a state as old as its group without refunds: 0, until, a, b. This until
 --     has 6 bytes and counts from the asker's last change of the group, and a and b have 3 bytes each.
 -- Then a 0, followed by entries of units, their end, and a kind: 0 if they are held for waiting requests, 1 if they were
--- spent by requests that other slots of a Cluster have not decided yet. From 128 on, the entry is the floor of a quota,
+-- spent by requests that other slots of a Cluster have not decided yet. 127 has no units: at its end, units that were held at a reset
+-- would have departed. From 128 on, the entry is the floor of a quota,
 -- numbered through all groups: a and until of the latest end of a lease. Numbers of a value have 7 bytes, kinds and forms one.
 --
 -- ARGV[1], packed: the time, or 0 for the server's; then per ask
@@ -32,6 +33,7 @@ local NEVER = 9007199254740991
 local CLOSED = 4294967296 -- above any count of a sliding counter; added to a count if a later window has a reserved turn
 local ENTRIES = 2000 -- the most entries of a log; later units count as part of the last one
 local FLOORS = 128 -- no other kind at the end of a value is as high
+local FORGOTTEN = 127
 local SPAN = 1000000 -- keys expire at the next multiple after they are at rest, so that most writes leave the expiry as it is
 local call, pcall, pack, unpacked = redis.call, redis.pcall, struct.pack, struct.unpack
 local sub, find, byte = string.sub, string.find, string.byte

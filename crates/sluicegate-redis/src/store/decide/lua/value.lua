@@ -230,6 +230,16 @@ local function share(quota, from, at, cost, accounts)
   spend(quota, from, at, min(cost, ceil_div(room, r.per_unit)), accounts)
 end
 
+-- Forgets the held units at a reset. Until the last of them is due, the value remembers it: they cannot be given back after that, because
+-- units spent since the reset would be given back in their place.
+local function forget_held(value)
+  local last = 0
+  for _, hold in ipairs(value.held) do
+    if hold.marked == 0 or hold.marked == FORGOTTEN then last = max(last, hold.till) end
+  end
+  value.held = last > 0 and { { units = 0, till = last, marked = FORGOTTEN } } or {}
+end
+
 -- Units held for a request that is due became a spend at that time.
 local function let_go(value)
   local still = {}
@@ -241,6 +251,10 @@ local function let_go(value)
           local take = group == value[1] and spend or share
           quota.begun = false
           take(quota, hold.till, hold.till, hold.units, true)
+        end)
+      elseif hold.marked == FORGOTTEN then
+        each_quota(value, function(quota)
+          if quota.birth <= hold.till then quota.birth, quota.given = hold.till + 1, 0 end
         end)
       end
       value.changed = true
@@ -325,7 +339,10 @@ local function save(value)
   end)
   if #value.held > 0 or #parts > #value then
     table.insert(parts, #value + 1, '\0')
-    for _, hold in ipairs(value.held) do parts[#parts + 1] = pack('<I7I7B', hold.units, hold.till, hold.marked) end
+    for _, hold in ipairs(value.held) do
+      parts[#parts + 1] = pack('<I7I7B', hold.units, hold.till, hold.marked)
+      if hold.marked == FORGOTTEN then till = max(till, hold.till) end
+    end
     -- They must still exist when they are due, and count from then on.
     each_quota(value, function(quota)
       till = max(till, after_held(quota, quota.s, value.held).till + (quota.r.keep or 0))
