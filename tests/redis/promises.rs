@@ -7,7 +7,8 @@ use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::limiter::{Receipt, check_all};
-use sluicegate_core::store::{DecidedBy, Mode};
+use sluicegate_core::policy::PolicyBuilder;
+use sluicegate_core::store::{Ask, DecidedBy, Mode};
 use sluicegate_core::{Algorithm, Decision, Key, Policy, RateLimiter, Store};
 use sluicegate_fleet::DenyCache;
 use sluicegate_redis::RedisStore;
@@ -408,5 +409,29 @@ async fn a_reset_forgets_held_units_and_nobody_can_give_them_back_after_their_tu
         let [key] = &key[..] else { panic!("{key:?}") };
         let left: u64 = standalone().run(&format!("PTTL {key}"));
         assert!(left > 299_000, "{algorithm}: a reset is remembered until the turn, and not for {left} ms");
+    }
+}
+
+/// They were forgotten, because they do not fit into a bucket that is full.
+#[tokio::test(flavor = "multi_thread")]
+async fn held_units_of_a_request_that_departs_early_come_on_top_of_a_debt() {
+    let clock = ManualClock::new();
+    let store: Arc<dyn Store> = clocked("early", &clock).await.into();
+    for algorithm in ALGORITHMS {
+        let open = |policy: PolicyBuilder| store.open(Arc::new(policy.build().unwrap()), None).unwrap();
+        let own = open(Policy::gcra(format!("{}-own", name(algorithm)), "1/5min"));
+        let shared = open(Policy::builder(name(algorithm), algorithm, "10/h"));
+        let key = Key::from("all");
+        let ask = |policy, cost, mode| Ask::new(policy, key.as_ref(), cost, mode);
+        let waits = Mode::Reserve { longest: Duration::from_secs(300) };
+        assert!(store.decide(&[ask(&own, 1, waits)]).await.unwrap().is_allowed());
+        let mut held = store.decide(&[ask(&own, 1, waits), ask(&shared, 5, waits)]).await.unwrap();
+        let held = held.take_receipt(1).expect("it has spent");
+        store.decide(&[ask(&shared, 15, Mode::Charge)]).await.unwrap();
+        let resets = store.decide(&[ask(&shared, 1, Mode::Peek)]).await.unwrap().reset_after();
+        store.decide(&[ask(&shared, 5, Mode::Depart).of(&held)]).await.unwrap();
+        let departed = store.decide(&[ask(&shared, 1, Mode::Peek)]).await.unwrap().reset_after();
+        // They begin to drain sooner, by five minutes or by a window.
+        assert!(departed + Duration::from_secs(300) >= resets, "{algorithm}: {departed:?} of {resets:?}");
     }
 }

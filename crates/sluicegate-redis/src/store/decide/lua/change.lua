@@ -246,7 +246,8 @@ change[DEPART] = function(ask)
   local units = ask.held and release(ask, ask.spent, 0) or 0
   if units == 0 then return end
   each_quota(ask.value, function(quota, group, index)
-    share(quota, now, now, min(cost_of(ask, group, index), units), ask.accounts)
+    local take = group == ask.value[1] and spend or share
+    take(quota, now, now, min(cost_of(ask, group, index), units), ask.accounts)
   end)
 end
 
