@@ -9,7 +9,7 @@ use sluicegate_core::limiter::Inherit;
 use sluicegate_core::limiter::{Receipt, check_all};
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::{Ask, DecidedBy, Mode};
-use sluicegate_core::{Algorithm, Decision, Key, Policy, RateLimiter, Store};
+use sluicegate_core::{Algorithm, Decision, Key, MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_fleet::DenyCache;
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::{Cluster, standalone};
@@ -434,4 +434,32 @@ async fn held_units_of_a_request_that_departs_early_come_on_top_of_a_debt() {
         // They begin to drain sooner, by five minutes or by a window.
         assert!(departed + Duration::from_secs(300) >= resets, "{algorithm}: {departed:?} of {resets:?}");
     }
+}
+
+/// Beside a reserved turn they were lost, although a log counts all turns in full.
+#[tokio::test(flavor = "multi_thread")]
+async fn units_that_a_log_held_are_given_back_beside_a_reserved_turn() {
+    let clock = ManualClock::new();
+    let redis = clocked("beside-turn", &clock).await;
+    let memory = MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    let mut left = Vec::new();
+    for store in [Arc::<dyn Store>::from(redis), memory.into()] {
+        clock.set(START);
+        let own = Policy::gcra("own", "1/10s").on(Arc::clone(&store)).unwrap();
+        let shared = Policy::sliding_log("shared", "10/min").on(Arc::clone(&store)).unwrap();
+        let (client, all, longest) = (Key::from("client"), Key::from("all"), Duration::from_secs(60));
+        assert!(shared.check(&all).cost(4).await.unwrap().is_allowed());
+        assert!(own.check(&client).await.unwrap().is_allowed());
+        let both = [&client, &all].into_iter().zip([&own, &shared]);
+        let both = both.map(|(key, limiter)| limiter.check(key).reserve(longest));
+        let mut held = check_all(both).await.unwrap().take_receipt(1).expect("it has spent");
+        assert!(held.is_held());
+        clock.advance(Duration::from_secs(11));
+        assert!(shared.check(&all).cost(5).await.unwrap().is_allowed());
+        assert_eq!(shared.check(&all).reserve(longest).await.unwrap().delay(), Duration::from_secs(49));
+        shared.refund(&all, 1).of(&mut held).await.unwrap();
+        clock.advance(Duration::from_secs(50));
+        left.push(shared.peek(&all).await.unwrap().remaining());
+    }
+    assert_eq!(left, [4, 4]);
 }
