@@ -173,6 +173,8 @@ impl LockedSet<'_> {
             (Some(trace), place) if trace.floor.is_some() => {
                 place.end_lease(cell, (receipt, trace), cost, now_us);
             }
+            // Held units that have departed since are unknown here if their key was forgotten.
+            (_, place) if trace.is_some_and(|trace| trace.held && trace.given != place.forgotten()) => {}
             (_, place) if bucket.ahead.may_depend(&cell.by.rule, place.state(cell, now_us), now_us) => {}
             (Some(trace), place) if bucket.accounts() => place.give_back(cell, receipt, trace, cost, now_us),
             // Without an account it is unknown by which quotas the units have drained.

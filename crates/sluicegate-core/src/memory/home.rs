@@ -206,13 +206,14 @@ impl LockedSet<'_> {
     /// are accounts, after the key was at rest.
     pub(super) fn birth(&self, hash: u64) -> u64 {
         match self {
-            LockedSet::Narrow(set) => set.forgotten(),
-            LockedSet::Wide(set) => set.forgotten(),
-            LockedSet::NarrowOwn(set) => set.forgotten(),
-            LockedSet::WideOwn(set) => set.forgotten(),
             LockedSet::NarrowKept(_) | LockedSet::KeptOwn(_) => self.entry(hash).account.birth(),
-            LockedSet::Log(_) => 0,
+            _ => self.forgotten(),
         }
+    }
+
+    /// A number that changes when a key of this set is forgotten or reset; 0 for a log.
+    pub(super) fn forgotten(&self) -> u64 {
+        tables!(self, LockedSet, set => set.forgotten(), LockedSet::Log(_) => 0)
     }
 
     pub(super) fn copy(&mut self, hash: u64, now_us: u64) -> Copied {

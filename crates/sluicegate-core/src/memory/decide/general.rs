@@ -61,7 +61,7 @@ impl PolicyBuckets {
             .map(|(cell, of)| match cell {
                 _ if !granted => Effect::default(),
                 cell if waits && holds(&cells, &judged, cell, departs_us) => {
-                    self.hold(cell, now_us, (of.departs_us(), departs_us))
+                    self.hold(cell, now_us, (of.departs_us(), departs_us), places[cell.place].forgotten())
                 }
                 cell => places[cell.place].change(cell, now_us, departs_us),
             })

@@ -17,12 +17,14 @@ use crate::receipt::Trace;
 use crate::store::{Judged, Mode};
 
 impl PolicyBuckets {
-    /// Holds the units of the ask until the request departs, although the quota would admit it at `ready_us`.
+    /// Holds the units of the ask until the request departs, although the quota would admit it at `ready_us`. The trace has the number of
+    /// keys that its set has forgotten.
     pub(super) fn hold(
         &self,
         cell: &BucketCell<'_>,
         now_us: u64,
         (ready_us, departs_us): (u64, u64),
+        forgotten: u64,
     ) -> Effect {
         let (bucket, units, plan) = (cell.bucket, cell.ask.cost(), cell.by.plan);
         let over_us = departs_us.saturating_add(bucket.longest_us());
@@ -34,7 +36,10 @@ impl PolicyBuckets {
         bucket.reaches(cell.hash, over_us);
         bucket.ahead.note(departs_us);
         let after = State::new(ready_us, 0);
-        Effect { spent: units, trace: Trace { birth: id, held: true, after, ..Trace::default() } }
+        Effect {
+            spent: units,
+            trace: Trace { birth: id, given: forgotten, held: true, after, ..Trace::default() },
+        }
     }
 }
 

@@ -186,3 +186,27 @@ fn held_units_become_a_spend_under_the_quotas_of_their_time() {
         assert!((reference..=reference + 2).contains(&left), "{algorithm}: {left} for {reference}");
     }
 }
+
+/// A refund took the units of requests that came after a flood of keys had made the store forget the key.
+#[test]
+fn units_that_were_held_are_not_given_back_to_a_key_that_was_forgotten_since() {
+    let logs = |algorithm| matches!(algorithm, Algorithm::SlidingLogIn(_));
+    for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm) && !logs(*algorithm)) {
+        for keeps_accounts in [false, true] {
+            let (store, clock) = store();
+            let policy = Policy::builder("shared", algorithm, Quota::per_hour(10)).table_size(1).build();
+            let policy = policy.expect("the policy is good");
+            let policy = if keeps_accounts { policy.with_refunds() } else { policy };
+            let shared = RateLimiter::new(&store, policy).expect("it fits");
+            let mut receipt = holding(&store, &shared, 5, 60).take_receipt(1).expect("it has spent");
+            clock.advance(secs(60));
+            assert_eq!(answer(shared.peek("shared")).remaining(), 5, "{algorithm}");
+            (0..50_u64).for_each(|other| drop(answer(shared.check(other).cost(10))));
+            assert_eq!(answer(shared.peek("shared")).remaining(), 10, "{algorithm}: it is forgotten");
+            clock.advance(secs(1));
+            assert!(answer(shared.check("shared").cost(10)).is_allowed(), "{algorithm}");
+            let _ = answer(shared.refund("shared", 5).of(&mut receipt));
+            assert_eq!(answer(shared.peek("shared")).remaining(), 0, "{algorithm}, {keeps_accounts}");
+        }
+    }
+}
