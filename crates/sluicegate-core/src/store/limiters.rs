@@ -34,7 +34,6 @@ pub struct Limiters {
     follows: AtomicBool,
     known_keys: OnceLock<Box<KnowsKeys>>,
     memory: Arc<Memory>,
-    #[cfg(feature = "tracing")]
     suspension_lines: Mutex<crate::suspension::SuspensionLines>,
 }
 
@@ -76,7 +75,6 @@ impl Limiters {
     }
 
     /// The lines in the log about suspensions by refusals, of all policies together.
-    #[cfg(feature = "tracing")]
     pub(crate) fn suspension_lines(&self) -> MutexGuard<'_, crate::suspension::SuspensionLines> {
         self.suspension_lines.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -84,7 +84,6 @@ mod ask;
 mod buckets;
 mod by_hand;
 mod finished;
-#[cfg(feature = "tracing")]
 mod lines;
 mod restate;
 mod strike;
@@ -94,7 +93,6 @@ pub(crate) use self::ask::{decide, suspends};
 pub(crate) use self::buckets::{may_close, open, replaced};
 pub(crate) use self::by_hand::change;
 pub(crate) use self::finished::finished;
-#[cfg(feature = "tracing")]
 pub(crate) use self::lines::SuspensionLines;
 pub use self::strikes::Strikes;
 pub(crate) use self::strikes::strikes;

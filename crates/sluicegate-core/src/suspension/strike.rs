@@ -1,7 +1,7 @@
 //! Counts a refusal, and suspends the key if its refusals are too many.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::buckets::{AskStore, buckets_of, units};
 use super::restate::NewSuspension;
@@ -103,45 +103,64 @@ pub(super) fn tell(
         Cause::Hand(operator) => (true, operator),
     };
     let policy = policy.policy().name();
+    let line = |by| AuditLine::Key { policy, key, lasts, by };
     if by_hand {
-        log(policy, key, lasts, by.unwrap_or("by hand"));
+        log(line(by.unwrap_or("by hand")));
     } else {
-        log_refusals(store, || log(policy, key, lasts, "refusals"));
+        log_refusals(store, line("refusals"));
     }
     let subject = Subject::of(policy).with_key(key.as_ref());
     store.notice(&Event::Suspended { subject, lasts, by_hand, by });
 }
 
-#[cfg(feature = "tracing")]
-fn log(policy: &str, key: &Key, lasts: Duration, by: &str) {
-    let key = key.shown();
-    if lasts.is_zero() {
-        tracing::info!(target: "sluicegate::audit", by, policy, key, "the key is released");
-    } else {
-        tracing::info!(target: "sluicegate::audit", by, policy, key, ?lasts, "the key is suspended");
-    }
-}
-
-#[cfg(not(feature = "tracing"))]
-fn log(_: &str, _: &Key, _: Duration, _: &str) {}
-
 /// Writes the line of a suspension by refusals, if there are not too many in this minute.
-#[cfg(feature = "tracing")]
-fn log_refusals(store: &Arc<dyn Store>, line: impl FnOnce()) {
-    let due = store.limiters().suspension_lines().next(std::time::Instant::now());
-    let (by, left_out) = ("refusals", due.left_out);
-    if left_out > 0 {
-        tracing::info!(target: "sluicegate::audit", by, left_out, "keys were suspended without a line each");
+fn log_refusals(store: &Arc<dyn Store>, line: AuditLine<'_>) {
+    let due = store.limiters().suspension_lines().next(Instant::now());
+    if due.left_out > 0 {
+        log(AuditLine::LeftOut(due.left_out));
     }
     if due.is_told {
-        line();
+        log(line);
     } else if due.is_first_without {
-        tracing::info!(target: "sluicegate::audit", by, "more keys are suspended: until the next minute they are only counted");
+        log(AuditLine::MoreFollow);
+    }
+}
+
+/// A line about suspensions.
+enum AuditLine<'a> {
+    /// A key is suspended, or released if the time is zero.
+    Key { policy: &'a str, key: &'a Key, lasts: Duration, by: &'a str },
+    /// The number of keys that were suspended by refusals without a line.
+    LeftOut(u64),
+    /// From here on, suspensions by refusals have no lines in this minute.
+    MoreFollow,
+}
+
+#[cfg(feature = "tracing")]
+fn log(line: AuditLine<'_>) {
+    let refusals = "refusals";
+    match line {
+        AuditLine::Key { policy, key, lasts, by } if lasts.is_zero() => {
+            let key = key.shown();
+            tracing::info!(target: "sluicegate::audit", by, policy, key, "the key is released");
+        }
+        AuditLine::Key { policy, key, lasts, by } => {
+            let key = key.shown();
+            tracing::info!(target: "sluicegate::audit", by, policy, key, ?lasts, "the key is suspended");
+        }
+        AuditLine::LeftOut(left_out) => {
+            tracing::info!(target: "sluicegate::audit", by = refusals, left_out, "keys were suspended without a line each");
+        }
+        AuditLine::MoreFollow => {
+            tracing::info!(target: "sluicegate::audit", by = refusals, "more keys are suspended: until the next minute they are only counted");
+        }
     }
 }
 
 #[cfg(not(feature = "tracing"))]
-fn log_refusals(_: &Arc<dyn Store>, _: impl FnOnce()) {}
+fn log(line: AuditLine<'_>) {
+    _ = line;
+}
 
 /// The statuses of the quotas of one ask.
 fn of(decision: &Decision, place: u8) -> impl Iterator<Item = &QuotaStatus> {
