@@ -68,7 +68,7 @@ impl FallbackShare {
         self.newer(|newer| newer.policy.upgrade())
     }
 
-    /// What the latest replacement says, if there is one.
+    /// Reads something of the latest replacement, if there is one.
     fn newer<T>(&self, read: impl FnOnce(&PolicyInForce) -> Option<T>) -> Option<T> {
         // Acquire, with the release in `begin`.
         if self.terms.newest.load(Ordering::Acquire) == self.number {

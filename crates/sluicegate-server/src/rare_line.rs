@@ -1,4 +1,4 @@
-//! Limits frequent log lines to one a second: [`Seldom`].
+//! Limits frequent log lines to one a second: [`RareLine`].
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 ///
 /// It is for lines that each request of a flood would write, so that a client cannot fill the disk.
 #[derive(Debug)]
-pub(crate) struct Seldom(Mutex<Option<Instant>>);
+pub(crate) struct RareLine(Mutex<Option<Instant>>);
 
-impl Seldom {
+impl RareLine {
     pub(crate) const fn new() -> Self {
         Self(Mutex::new(None))
     }
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn a_line_is_written_at_once_and_then_once_a_second() {
-        let (line, began) = (Seldom::new(), Instant::now());
+        let (line, began) = (RareLine::new(), Instant::now());
         let due = [0, 1, 999, 1_000, 1_001, 1_999, 2_000, 9_000]
             .map(|millis| line.is_due_at(began + Duration::from_millis(millis)));
         assert_eq!(due, [true, false, false, true, false, false, true, true]);

@@ -15,17 +15,17 @@ pub(crate) type InProgress = Arc<OwnedSemaphorePermit>;
 /// The body of a response. It holds a guard until it is dropped and all of its data is sent.
 pub(crate) struct SendingBody<G> {
     body: Body,
-    guard: Option<Guard<G>>,
+    guard: Option<SendingGuard<G>>,
 }
 
 /// A guard with the permit of the request.
-type Guard<G> = Arc<(G, Option<InProgress>)>;
+type SendingGuard<G> = Arc<(G, Option<InProgress>)>;
 
 /// Data with the guard that it is sent under.
-struct Data<G> {
+struct SendingData<G> {
     bytes: Bytes,
     #[expect(dead_code, reason = "held for as long as the data")]
-    guard: Guard<G>,
+    guard: SendingGuard<G>,
 }
 
 impl<G> SendingBody<G> {
@@ -51,7 +51,7 @@ impl<G: Send + Sync + 'static> hyper::body::Body for SendingBody<G> {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
         let Some(guard) = &self.guard else { return Poll::Ready(frame) };
-        let held = |bytes| Bytes::from_owner(Data { bytes, guard: Arc::clone(guard) });
+        let held = |bytes| Bytes::from_owner(SendingData { bytes, guard: Arc::clone(guard) });
         Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(held))))
     }
 
@@ -64,7 +64,7 @@ impl<G: Send + Sync + 'static> hyper::body::Body for SendingBody<G> {
     }
 }
 
-impl<G> AsRef<[u8]> for Data<G> {
+impl<G> AsRef<[u8]> for SendingData<G> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

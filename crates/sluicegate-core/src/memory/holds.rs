@@ -25,7 +25,7 @@ pub(super) type KeyHolds = SmallVec<[Hold; 2]>;
 
 /// The requests that depart at one moment.
 #[derive(Clone, Debug)]
-pub(super) struct Departure {
+pub(super) struct DepartureGroup {
     /// The units of all of them.
     hold: Hold,
     /// The number of each request, and its units.
@@ -35,7 +35,7 @@ pub(super) struct Departure {
 }
 
 /// The departures of a key in their order.
-pub(super) type Departures = SmallVec<[Departure; 1]>;
+pub(super) type Departures = SmallVec<[DepartureGroup; 1]>;
 
 /// The most moments at which held units of a key depart.
 const MOMENTS: usize = 100;
@@ -87,7 +87,7 @@ impl BucketHolds {
             }
             Err(place) => {
                 let requests = SmallVec::from_buf([(request, units)]);
-                all.insert(place, Departure { hold, requests, over_us });
+                all.insert(place, DepartureGroup { hold, requests, over_us });
             }
         };
         self.0.add(key, add, |all| are_over(all, now_us));
@@ -106,7 +106,7 @@ impl BucketHolds {
     pub(super) fn take(&self, key: u64, request: u64, units: u64) -> Option<u64> {
         self.change(key, |all| {
             let (departure, place) = place_of(all, request)?;
-            let Departure { hold, requests, .. } = &mut all[departure];
+            let DepartureGroup { hold, requests, .. } = &mut all[departure];
             let taken = requests[place].1.min(units);
             requests[place].1 -= taken;
             if requests[place].1 == 0 {
@@ -149,14 +149,14 @@ impl BucketHolds {
 }
 
 /// The departure of the request with this number, and its place there.
-fn place_of(all: &[Departure], request: u64) -> Option<(usize, usize)> {
+fn place_of(all: &[DepartureGroup], request: u64) -> Option<(usize, usize)> {
     all.iter().enumerate().find_map(|(index, departure)| {
         let place = departure.requests.iter().position(|(other, _)| *other == request)?;
         Some((index, place))
     })
 }
 
-fn are_over(all: &[Departure], now_us: u64) -> bool {
+fn are_over(all: &[DepartureGroup], now_us: u64) -> bool {
     all.iter().all(|one| one.over_us <= now_us)
 }
 

@@ -17,9 +17,9 @@ use crate::place::QueuePlace;
 pub(super) struct ClassQueues {
     by_tenant: HashMap<Key, TenantQueue, RandomState>,
     /// By permits in use for each weight: the first tenant is served next.
-    to_serve: BTreeMap<Rank, Key>,
+    to_serve: BTreeMap<TenantRank, Key>,
     /// By weight for each permit that is in use or waited for: the first tenant has and wants the most.
-    to_lose: BTreeMap<Rank, Key>,
+    to_lose: BTreeMap<TenantRank, Key>,
     waiting: usize,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct TenantQueue {
     /// The time at which the queue was last empty.
     since_us: u64,
     /// Its position among other tenants: to be served, and to lose a place.
-    ranks: Option<[Rank; 2]>,
+    ranks: Option<[TenantRank; 2]>,
 }
 
 /// A request that waits.
@@ -101,7 +101,7 @@ impl ClassQueues {
         }
     }
 
-    fn head(&self, order: &BTreeMap<Rank, Key>) -> Option<(&Key, &TenantQueue)> {
+    fn head(&self, order: &BTreeMap<TenantRank, Key>) -> Option<(&Key, &TenantQueue)> {
         let (_, tenant) = order.first_key_value()?;
         self.by_tenant.get_key_value(tenant)
     }
@@ -131,23 +131,26 @@ impl TenantQueue {
     }
 
     /// `None` if no request waits.
-    fn now_ranks(&self, in_use: u64) -> Option<[Rank; 2]> {
+    fn now_ranks(&self, in_use: u64) -> Option<[TenantRank; 2]> {
         let (oldest, weight) = (*self.requests.first_key_value()?.0, self.weight());
         let wants = in_use + self.waiting();
-        Some([Rank { part: in_use, of: weight, oldest }, Rank { part: weight, of: wants, oldest }])
+        Some([
+            TenantRank { part: in_use, of: weight, oldest },
+            TenantRank { part: weight, of: wants, oldest },
+        ])
     }
 }
 
 /// The position of a tenant: by a ratio, and of equal ratios the one with the oldest request. No two tenants of a class have the same.
 #[derive(Clone, Copy, Debug)]
-struct Rank {
+struct TenantRank {
     part: u64,
     /// Not 0.
     of: u64,
     oldest: u64,
 }
 
-impl Ord for Rank {
+impl Ord for TenantRank {
     /// By cross products, so that no rounding is needed.
     fn cmp(&self, other: &Self) -> Ordering {
         #[cfg(test)]
@@ -158,19 +161,19 @@ impl Ord for Rank {
     }
 }
 
-impl PartialOrd for Rank {
+impl PartialOrd for TenantRank {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Rank {
+impl PartialEq for TenantRank {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Rank {}
+impl Eq for TenantRank {}
 
 #[cfg(test)]
 pub(super) mod tests;

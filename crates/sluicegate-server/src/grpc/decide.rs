@@ -16,7 +16,7 @@ use super::call::{EnvoyCall, Hits};
 use crate::app::App;
 use crate::asks::{LimiterAsk, LimiterAsks};
 use crate::charge::Charge;
-use crate::seldom::Seldom;
+use crate::rare_line::RareLine;
 
 /// A descriptor to which rules apply, and its asks.
 struct DescriptorAsks {
@@ -74,7 +74,7 @@ async fn refused(limits: &Limits, request: &Request<()>) -> Result<Option<Box<Re
     let Err(refused) = limits.decide(request).await else { return Ok(None) };
     match refused.refusal(request).status().is_server_error() {
         true => {
-            static REFUSED: Seldom = Seldom::new();
+            static REFUSED: RareLine = RareLine::new();
             if REFUSED.is_due() {
                 tracing::error!(%refused, "a rule cannot be decided for a descriptor; said once a second");
             }
@@ -119,7 +119,7 @@ fn status(error: StoreError) -> Status {
         )),
         _ if error.may_succeed_later() => Status::unavailable(error.to_string()),
         _ => {
-            static FAILED: Seldom = Seldom::new();
+            static FAILED: RareLine = RareLine::new();
             if FAILED.is_due() {
                 tracing::error!(%error, "a call failed; said once a second");
             }

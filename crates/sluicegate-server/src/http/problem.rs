@@ -9,8 +9,8 @@ use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
 
 use super::answer::json_response;
+use crate::rare_line::RareLine;
 use crate::receipt::RedeemError;
-use crate::seldom::Seldom;
 
 /// A call was not performed (RFC 9457).
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl From<StoreError> for CallProblem {
             StoreErrorKind::TooManyQuotas => Self::bad(error.to_string()),
             _ if error.may_succeed_later() => Self::temporary(error.to_string()),
             _ => {
-                static FAILED: Seldom = Seldom::new();
+                static FAILED: RareLine = RareLine::new();
                 if FAILED.is_due() {
                     tracing::error!(%error, "a call failed; said once a second");
                 }

@@ -25,7 +25,7 @@ use sluicegate_tower::respond::ProblemJson;
 use super::described::address;
 use super::problem::CallProblem;
 use crate::app::App;
-use crate::seldom::Seldom;
+use crate::rare_line::RareLine;
 
 const EXT_AUTHZ: &str = "/proxy/ext-authz";
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -81,7 +81,7 @@ async fn ask(app: Arc<App>, dialect: Dialect, request: Request) -> Response {
     let original = match dialect.original(&mut head) {
         Ok(original) => original,
         Err(problem) => {
-            static UNREAD: Seldom = Seldom::new();
+            static UNREAD: RareLine = RareLine::new();
             if UNREAD.is_due() {
                 tracing::warn!(?dialect, "{}; said once a second", problem.detail);
             }
