@@ -2,14 +2,13 @@
 
 use std::convert::Infallible;
 use std::future::ready;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body::Frame;
 use http_body_util::Full;
 use sluicegate_core::{Key, Policy};
 use sluicegate_tower::Limit;
@@ -20,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, interval};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::support::{Body, on, store};
+use crate::support::{Body, Live, on, store};
 
 /// The most bodies that are read at once.
 const AT_ONCE: usize = 1_000;
@@ -40,21 +39,6 @@ impl Defer for Keeps {
     fn defer(&self, request: Request<Bytes>, _: Vec<DeferredTurn>) -> DeferFuture {
         let kept = Response::builder().status(202).body(request.into_body()).unwrap();
         Box::pin(ready(Some(kept)))
-    }
-}
-
-/// A body whose frames come when the test sends them.
-struct Live(mpsc::Receiver<Bytes>);
-
-impl http_body::Body for Live {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|data| data.map(|data| Ok(Frame::data(data))))
     }
 }
 

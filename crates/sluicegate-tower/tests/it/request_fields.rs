@@ -2,8 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +18,7 @@ use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::sync::mpsc;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::support::{Body, answer, on, store};
+use crate::support::{Body, Live, answer, on, store};
 
 const ASKED: &str =
     r#"{"messages": [{"content": "\"model\": 7"}], "model": "large", "max_tokens": 300, "n": {"best": 2}}"#;
@@ -107,21 +106,6 @@ async fn other_fields_can_be_read_while_the_layer_serves() {
     let (model, best, _) = seen(layer.clone(), asking([data(ASKED)])).await;
     assert_eq!((model, best), (None, Some(2)));
     assert!(layer.swap(["a..b"]).unwrap_err().to_string().contains("\"a..b\""));
-}
-
-/// A body whose frames come when the test sends them.
-struct Live(mpsc::Receiver<Bytes>);
-
-impl http_body::Body for Live {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|data| data.map(|data| Ok(Frame::data(data))))
-    }
 }
 
 #[tokio::test(start_paused = true)]

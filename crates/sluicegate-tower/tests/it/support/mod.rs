@@ -1,5 +1,6 @@
 //! What all tests need: a store on a clock that stands still, a handler that remembers, and readers of what came back.
 
+mod live;
 mod server;
 pub(crate) mod spans;
 mod stores;
@@ -29,6 +30,7 @@ use sluicegate_tower::respond::HeaderFields;
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt};
 
+pub(crate) use self::live::Live;
 pub(crate) use self::server::{Protocol, serve};
 pub(crate) use self::stores::{broken, limiter, slow};
 
