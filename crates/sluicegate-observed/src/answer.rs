@@ -1,7 +1,6 @@
 //! A decision from the view of one of its policies: [`Answer`], with the words that metrics, pages and logs use.
 
-use sluicegate_core::store::Mode;
-use sluicegate_core::store::{DecidedBy, QuotaStatus};
+use sluicegate_core::store::{DecidedBy, Mode, QuotaStatus};
 use sluicegate_core::{Decision, Outcome};
 
 /// The result of a request from the view of one of its policies.

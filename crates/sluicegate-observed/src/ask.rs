@@ -9,11 +9,11 @@ use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::policy::{Policy, PolicyMode};
 use sluicegate_core::store::{DecidedBy, Event, Mode, QuotaStatus, Subject};
 
-use super::answer::{Answer, Judgement};
-use super::budgets::{BudgetAsk, BudgetWarning, PERCENTS};
-use super::meter::{MeteredRefusal, PolicyMeter};
-use super::state::ObservedState;
-use super::store::OpenPolicy;
+use crate::answer::{Answer, Judgement};
+use crate::budgets::{BudgetAsk, BudgetWarning, PERCENTS};
+use crate::meter::{MeteredRefusal, PolicyMeter};
+use crate::state::ObservedState;
+use crate::store::OpenPolicy;
 
 /// The ask of one policy.
 pub(super) struct ObservedAsk<'a> {

@@ -7,12 +7,11 @@
 use metrics::Key;
 use sluicegate_core::store::DecidedBy;
 
-use super::answer::{Answer, Judgement};
-use super::budgets::PERCENTS;
-use super::exported::series;
-use super::lanes::Lanes;
-use super::metrics::{BUDGET_WARNINGS, NEAR, QUOTAS_REFUSED, REQUESTS, SUSPENSIONS, UNITS};
-use super::snapshot::{Totals, UnitTotals};
+use crate::answer::{Answer, Judgement};
+use crate::budgets::PERCENTS;
+use crate::lanes::Lanes;
+use crate::metrics::{BUDGET_WARNINGS, NEAR, QUOTAS_REFUSED, REQUESTS, SUSPENSIONS, UNITS, series};
+use crate::snapshot::{Totals, UnitTotals};
 
 const SPENT_UNITS: usize = 0;
 const REFUNDED: usize = 1;

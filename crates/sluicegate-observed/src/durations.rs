@@ -2,7 +2,15 @@
 
 use std::array;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use metrics::{Histogram, Key};
+use sluicegate_core::clock::Clock;
+use sluicegate_core::store::Store;
+
+use crate::metrics::{histogram, recorder};
 
 const MINUTE_US: u64 = 60_000_000;
 
@@ -88,6 +96,57 @@ fn bucket(lasted: Duration) -> usize {
 fn end(bucket: usize) -> Duration {
     let (power, eighth) = (bucket / EACH, bucket % EACH);
     Duration::from_nanos((EACH as u64 + eighth as u64 + 1) << power)
+}
+
+// Durations that are exported at once: [`Timing`].
+
+/// A histogram of durations.
+pub(super) struct Timing {
+    series: Key,
+    bound: ArcSwapOption<BoundHistogram>,
+}
+
+/// The handle of the histogram, and its recorder.
+struct BoundHistogram {
+    recorder: usize,
+    handle: Histogram,
+}
+
+impl Timing {
+    pub(super) fn of(series: Key) -> Self {
+        Self { series, bound: ArcSwapOption::empty() }
+    }
+
+    /// Records a duration `weight` times.
+    pub(super) fn record(&self, lasted: Duration, weight: usize) {
+        let recorder = recorder();
+        let bound = self.bound.load();
+        match &*bound {
+            Some(bound) if bound.recorder == recorder => bound.handle.record_many(lasted, weight),
+            _ => {
+                let handle = histogram(&self.series);
+                handle.record_many(lasted, weight);
+                self.bound.store(Some(BoundHistogram { recorder, handle }.into()));
+            }
+        }
+    }
+}
+
+// The clock that a store decides by: [`TimeOf`].
+
+/// The time by the clock of a store. The reference is weak, because the store owns the listeners that ask for the time.
+pub(super) struct TimeOf(Weak<dyn Store>);
+
+impl TimeOf {
+    pub(super) fn store(store: &Arc<dyn Store>) -> Arc<dyn Clock> {
+        Arc::new(Self(Arc::downgrade(store)))
+    }
+}
+
+impl Clock for TimeOf {
+    fn now_us(&self) -> u64 {
+        self.0.upgrade().map_or(0, |store| store.now_us())
+    }
 }
 
 #[cfg(test)]

@@ -26,16 +26,11 @@ mod budgets;
 mod counts;
 mod durations;
 mod events;
-mod exported;
 mod lanes;
 mod lock;
-mod log;
 mod meter;
-mod meters;
 mod metrics;
-mod names;
 mod offenders;
-mod past;
 mod rates;
 mod refresh;
 mod routes;
@@ -44,13 +39,19 @@ mod short;
 mod snapshot;
 mod state;
 mod store;
-mod thread;
 mod tighten;
-mod time;
-mod timing;
 mod told;
 mod unusual;
-mod watched;
+
+pub use self::answer::Answer;
+pub use self::budgets::KeyBudget;
+pub use self::events::Events;
+pub use self::metrics::{METRICS, Metric, MetricKind};
+pub use self::offenders::{Asker, Offender, OffenderKind, ShownKey};
+pub use self::rates::PastEvent;
+pub use self::snapshot::{
+    Minute, PolicySnapshot, Rate, Snapshot, StoreErrors, StoreSnapshot, StoreState, Totals, UnitTotals,
+};
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -62,22 +63,13 @@ use sluicegate_core::store::{BreakerState, Event, IntoStore, Listener, Store, St
 use sluicegate_core::wrap::Within;
 use sluicegate_in_flight::InFlight;
 
-pub use self::answer::Answer;
-pub use self::budgets::KeyBudget;
-pub use self::events::Events;
-use self::lock::lock;
-pub use self::metrics::{METRICS, Metric, MetricKind};
-use self::names::Name;
-pub use self::offenders::{Asker, Offender, OffenderKind, ShownKey};
-pub use self::past::PastEvent;
-use self::past::RecentEvents;
-pub use self::snapshot::{
-    Minute, PolicySnapshot, Rate, Snapshot, StoreErrors, StoreSnapshot, StoreState, Totals, UnitTotals,
-};
-use self::state::{ObservedPermits, ObservedState};
-use self::store::ObservedStore;
-use self::tighten::Tighteners;
-use self::time::TimeOf;
+use crate::durations::TimeOf;
+use crate::lock::lock;
+use crate::metrics::Name;
+use crate::rates::RecentEvents;
+use crate::state::{ObservedPermits, ObservedState};
+use crate::store::ObservedStore;
+use crate::tighten::Tighteners;
 
 /// Counts all decisions of a store. Clones are handles to the same counts.
 ///

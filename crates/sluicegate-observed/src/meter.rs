@@ -4,28 +4,31 @@
 //! updates the rates. A refused request is also noted with its key, behind a lock of the policy. The
 //! meter has a fixed size, whatever keys clients make up.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, UNIX_EPOCH};
 
+use sluicegate_core::Decision;
 use sluicegate_core::clock::Clock;
+use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::key::{Key, KeyRef};
-use sluicegate_core::limiter::RateLimiter;
+use sluicegate_core::limiter::{Limiters, RateLimiter};
+use sluicegate_core::policy::check_name;
 use sluicegate_core::store::{Alarm, DecidedBy, KnownKeys, QuotaStatus};
 
-use super::answer::{Answer, Judgement};
-use super::budgets::Budgets;
-use super::counts::{ALL_WHO_DECIDE, COUNTERS, PolicyCounts, Sums, is_shown, of_whom, series_of};
-use super::exported::{ExportedTotals, series};
-use super::lock::lock;
-use super::log::Minutely;
-use super::metrics::{DURATION, WAIT};
-use super::offenders::Offenders;
-use super::rates::{Rates, Recent, Tally};
-use super::seen::SeenLately;
-use super::snapshot::{Minute, PolicySnapshot, Rate, Totals};
-use super::timing::Timing;
-use super::told::EventReaders;
-use super::unusual::{AnomalyDetector, CountsSoFar};
+use crate::answer::{Answer, Judgement};
+use crate::budgets::Budgets;
+use crate::counts::{ALL_WHO_DECIDE, COUNTERS, PolicyCounts, Sums, is_shown, of_whom, series_of};
+use crate::durations::Timing;
+use crate::events::Minutely;
+use crate::lock::lock;
+use crate::metrics::{DURATION, ExportedTotals, WAIT, series};
+use crate::offenders::Offenders;
+use crate::rates::{Rates, Recent, Tally};
+use crate::seen::SeenLately;
+use crate::snapshot::{Minute, PolicySnapshot, Rate, Totals};
+use crate::told::EventReaders;
+use crate::unusual::{AnomalyDetector, CountsSoFar};
 
 /// The counters of a policy. They belong to the name: a replacing policy continues the counts.
 pub(super) struct PolicyMeter {
@@ -268,4 +271,130 @@ fn minute(at_s: u64, Tally { totals, near }: &Tally) -> Minute {
         rejected: totals.rejected + totals.impossible + totals.suspended,
         near: *near,
     }
+}
+
+// The meters of all policies, by name: [`Meters`].
+
+/// The most policies with counts of their own. Policies that are opened later count together, under [`OTHER`].
+const MOST_METERS: usize = 256;
+
+/// The name of all further policies.
+const OTHER: &str = "other";
+
+/// The counts of all policies of a store. They stay when a policy is closed, because a count never decreases.
+pub(super) struct Meters {
+    store: String,
+    clock: Arc<dyn Clock>,
+    events: Arc<EventReaders>,
+    other: Arc<PolicyMeter>,
+    by_name: Mutex<HashMap<String, Arc<PolicyMeter>>>,
+}
+
+impl Meters {
+    pub(super) fn new(store: &str, clock: Arc<dyn Clock>, events: Arc<EventReaders>) -> Self {
+        let other = Arc::new(PolicyMeter::new(store, OTHER, Arc::clone(&clock), Arc::clone(&events)));
+        Self { store: store.to_owned(), clock, events, other, by_name: Mutex::default() }
+    }
+
+    /// The counts of the policy of this name; its own, if there is room.
+    pub(super) fn open(&self, policy: &str) -> Arc<PolicyMeter> {
+        let mut all = lock(&self.by_name);
+        if let Some(meter) = all.get(policy) {
+            return Arc::clone(meter);
+        }
+        if all.len() >= MOST_METERS {
+            return Arc::clone(&self.other);
+        }
+        let (clock, events) = (Arc::clone(&self.clock), Arc::clone(&self.events));
+        let meter = Arc::new(PolicyMeter::new(&self.store, policy, clock, events));
+        all.insert(policy.to_owned(), Arc::clone(&meter));
+        meter
+    }
+
+    /// All meters.
+    pub(super) fn all(&self) -> Vec<Arc<PolicyMeter>> {
+        let all = lock(&self.by_name);
+        all.values().chain([&self.other]).cloned().collect()
+    }
+
+    /// The counts of the policy of this name, or the common counts of policies without counts of their own.
+    pub(super) fn known(&self, policy: &str) -> Arc<PolicyMeter> {
+        self.get(policy).unwrap_or_else(|| Arc::clone(&self.other))
+    }
+
+    /// The counts of the policy of this name, if they are its own.
+    pub(super) fn get(&self, policy: &str) -> Option<Arc<PolicyMeter>> {
+        lock(&self.by_name).get(policy).cloned()
+    }
+}
+
+// Keys whose state is reported from time to time, under names: [`WatchedKeys`].
+
+/// The most keys that are watched.
+const MOST_WATCHED: usize = 100;
+
+/// The keys of a store that an application wants to see.
+#[derive(Default)]
+pub(super) struct WatchedKeys(Mutex<Vec<WatchedKey>>);
+
+/// Names its policy instead of holding a limiter: the limiter would keep the store alive, which owns this.
+#[derive(Clone)]
+struct WatchedKey {
+    name: String,
+    policy: String,
+    key: Key,
+}
+
+/// The share of its quota that a watched key has left.
+pub(super) struct RemainingRatio {
+    pub(super) name: String,
+    pub(super) policy: String,
+    /// 0 to 1, of the quota with the least left.
+    pub(super) ratio: f64,
+}
+
+impl WatchedKeys {
+    pub(super) fn add(&self, name: String, policy: String, key: Key) -> Result<(), ConfigError> {
+        check_name("name for a watched key", &name)?;
+        let mut all = lock(&self.0);
+        let wrong = |kind, problem| Err(ConfigError::new(kind, problem).in_policy(&policy));
+        if all.iter().any(|watched| watched.name == name) {
+            let problem = format!("another watched key is named {name:?}: give each a name of its own");
+            return wrong(ConfigErrorKind::NameTaken, problem);
+        }
+        if all.len() >= MOST_WATCHED {
+            let problem = format!("{name:?} is one watched key too many: watch {MOST_WATCHED} at most");
+            return wrong(ConfigErrorKind::Store, problem);
+        }
+        all.push(WatchedKey { name, policy, key });
+        Ok(())
+    }
+
+    /// Peeks at the watched keys of open policies; keys without an answer are left out.
+    pub(super) async fn look(&self, limiters: &Limiters) -> Vec<RemainingRatio> {
+        let all = lock(&self.0).clone();
+        // All peeks start before the first answer is awaited.
+        let asked = all.into_iter().filter_map(|watched| {
+            let answer = limiters.get(&watched.policy)?.peek(&watched.key).start();
+            Some((watched, answer))
+        });
+        let asked: Vec<_> = asked.collect();
+        let mut left = Vec::with_capacity(asked.len());
+        for (WatchedKey { name, policy, .. }, answer) in asked {
+            // In an outage the state is unknown.
+            if let Ok(decision) = answer.await
+                && decision.is_counted()
+            {
+                left.push(RemainingRatio { name, policy, ratio: ratio(&decision) });
+            }
+        }
+        left
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number to look at")]
+fn ratio(decision: &Decision) -> f64 {
+    let each =
+        decision.quotas().iter().map(|quota| quota.remaining() as f64 / quota.capacity().max(1) as f64);
+    each.fold(1.0, f64::min)
 }

@@ -2,19 +2,17 @@
 
 use metrics::Key;
 use sluicegate_core::policy::Policy;
-use sluicegate_core::store::BreakerState;
-use sluicegate_core::store::{Store, StoreStatus};
+use sluicegate_core::store::{BreakerState, Store, StoreStatus};
 use sluicegate_in_flight::{Class, InFlight};
 
-use super::Observed;
-use super::exported::series;
-use super::lock::lock;
-use super::metrics::{
+use crate::Observed;
+use crate::lock::lock;
+use crate::meter::RemainingRatio;
+use crate::metrics::{
     ADAPTIVE_LATENCY, ADAPTIVE_LIMIT, ADAPTIVE_WAITING, ALARM, BREAKER_STATE, IN_FLIGHT, LEASED_KEYS,
     LEASED_UNITS, NEW_KEYS, POLICY_INFO, QUOTA, QUOTA_PERIOD, QUOTAS_IN_USE, REFUSALS_KEPT, REMAINING_RATIO,
-    SUSPENDED_SEEN, TABLE_KEYS, TABLE_SLOTS, UNSETTLED_KEYS, WAITING,
+    SUSPENDED_SEEN, TABLE_KEYS, TABLE_SLOTS, UNSETTLED_KEYS, WAITING, series,
 };
-use super::watched::RemainingRatio;
 
 impl Observed {
     /// Exports everything that the recorder does not know yet: all counts, and gauges that change without a decision, such as tables,

@@ -8,11 +8,10 @@ use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use sluicegate_core::Outcome;
 
-use super::exported::{ExportedTotals, series};
-use super::lanes::Lanes;
-use super::lock::lock;
-use super::metrics::{ROUTE_DURATION, ROUTE_REQUESTS};
-use super::timing::Timing;
+use crate::durations::Timing;
+use crate::lanes::Lanes;
+use crate::lock::lock;
+use crate::metrics::{ExportedTotals, ROUTE_DURATION, ROUTE_REQUESTS, series};
 
 /// The most routes with counts of their own. All others count together, under [`OTHER`].
 const MOST: usize = 256;

@@ -8,11 +8,11 @@ use sluicegate_core::key::KeyRef;
 use sluicegate_core::policy::{Policy, PolicyMode};
 use sluicegate_core::store::{DecisionFuture, Mode, QuotaStatus, ShortWay, judge};
 
-use super::answer::Judgement;
-use super::ask::{AskFacts, ObservedAsk, Took};
-use super::state::ObservedState;
-use super::store::OpenPolicy;
-use super::thread;
+use crate::answer::Judgement;
+use crate::ask::{AskFacts, ObservedAsk, Took};
+use crate::lanes;
+use crate::state::ObservedState;
+use crate::store::OpenPolicy;
 
 /// The short way of a policy, around the short way of the inner store.
 pub(super) struct ObservedShortWay {
@@ -31,7 +31,7 @@ impl ShortWay for ObservedShortWay {
         told: Option<&dyn Fn(u64, &QuotaStatus)>,
         otherwise: &dyn Fn() -> DecisionFuture,
     ) -> DecisionFuture {
-        let begun = thread::one_in_64().then(Instant::now);
+        let begun = lanes::one_in_64().then(Instant::now);
         // An ask goes through the observed store, which counts it.
         let count = |at_us: u64, status: &QuotaStatus| {
             if begun.is_some() || !self.has_counted(key, at_us, status) {
@@ -64,7 +64,7 @@ impl ObservedShortWay {
     #[inline(never)]
     fn note(&self, (key, cost): (KeyRef<'_>, u64), at_us: u64, status: &QuotaStatus, begun: Option<Instant>) {
         let is_looked_at = begun.is_some();
-        let took = begun.map(|begun| Took::since(begun, thread::ONE_IN, &self.state));
+        let took = begun.map(|begun| Took::since(begun, lanes::ONE_IN, &self.state));
         let (watched, budget) = (&self.watched, self.budget.as_ref());
         let facts = AskFacts { place: 0, cost, mode: Mode::Spend, peeks: 0, is_looked_at };
         let asked = ObservedAsk { watched, key, budget, facts };

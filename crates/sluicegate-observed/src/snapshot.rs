@@ -8,11 +8,11 @@ use sluicegate_core::policy::Policy;
 use sluicegate_core::store::{Alarm, BreakerState};
 use sluicegate_in_flight::{AdaptiveStatus, SharedStatus};
 
-use super::budgets::KeyBudget;
-use super::offenders::{Asker, Offender};
-use super::past::PastEvent;
+use crate::budgets::KeyBudget;
+use crate::offenders::{Asker, Offender};
+use crate::rates::PastEvent;
 
-/// A store and its policies at one moment; see [`Observed::snapshot`](super::Observed::snapshot). The numbers are those of this process.
+/// A store and its policies at one moment; see [`Observed::snapshot`](crate::Observed::snapshot). The numbers are those of this process.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -24,10 +24,10 @@ pub struct Snapshot {
     pub stores: Vec<StoreSnapshot>,
     /// The policies that are open and have counts of their own, by name.
     pub policies: Vec<PolicySnapshot>,
-    /// The limits that [adapt](sluicegate_in_flight::InFlight::adaptive) and are [counted](super::Observed::in_flight), by name.
+    /// The limits that [adapt](sluicegate_in_flight::InFlight::adaptive) and are [counted](crate::Observed::in_flight), by name.
     pub adaptive: Vec<(String, AdaptiveStatus)>,
     /// The limits whose permits instances [share](sluicegate_in_flight::InFlightBuilder::on) and that are
-    /// [counted](super::Observed::in_flight), by name.
+    /// [counted](crate::Observed::in_flight), by name.
     pub shared: Vec<(String, SharedStatus)>,
     /// The latest events, the youngest last: at most 100 suspensions by refusals, and at most 100 others.
     pub events: Vec<PastEvent>,
@@ -64,7 +64,7 @@ pub struct StoreSnapshot {
     pub evictions: u64,
     /// Policies chosen by requests that were opened beyond the bound of their limit, because all others have keys with units spent.
     pub policies_kept_open: u64,
-    /// Events that did not fit into the queues of [`Observed::events`](super::Observed::events).
+    /// Events that did not fit into the queues of [`Observed::events`](crate::Observed::events).
     pub events_dropped: u64,
 }
 

@@ -11,24 +11,20 @@ use std::time::Duration;
 use metrics::Key;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::error::{StoreError, StoreErrorKind};
-use sluicegate_core::store::BreakerState;
-use sluicegate_core::store::{Event, ForwardedFault, Listener, StoreStatus, Undecided};
+use sluicegate_core::store::{BreakerState, Event, ForwardedFault, Listener, StoreStatus, Undecided};
 use sluicegate_in_flight::{Class, InFlight};
 
-use super::durations::Durations;
-use super::exported::{ExportedTotals, series};
-use super::lock::lock;
-use super::meters::Meters;
-use super::metrics::{
-    BREAKER_OPENED, DISAGREEMENTS, EVENTS_DROPPED, FALLBACK_SECONDS, FORWARDED_FAULTS, PERMITS_LOST,
-    POLICIES_KEPT_OPEN, SHED, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED,
+use crate::durations::Durations;
+use crate::lock::lock;
+use crate::meter::{Meters, WatchedKeys};
+use crate::metrics::{
+    BREAKER_OPENED, DISAGREEMENTS, EVENTS_DROPPED, ExportedTotals, FALLBACK_SECONDS, FORWARDED_FAULTS, Name,
+    PERMITS_LOST, POLICIES_KEPT_OPEN, SHED, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED, series,
 };
-use super::names::Name;
-use super::past::RecentEvents;
-use super::routes::Routes;
-use super::snapshot::{StoreErrors, StoreState};
-use super::told::EventReaders;
-use super::watched::WatchedKeys;
+use crate::rates::RecentEvents;
+use crate::routes::Routes;
+use crate::snapshot::{StoreErrors, StoreState};
+use crate::told::EventReaders;
 
 /// The state of an observed store, which its handles share.
 pub(super) struct ObservedState {

@@ -20,15 +20,14 @@ use sluicegate_core::store::{
 use sluicegate_core::wrap::{OutageAnswer, Within, Wrap, or_by_policy};
 use smallvec::SmallVec;
 
-use super::ask::{AskFacts, AwaitedAsk, ObservedAsk, Took, bit};
-use super::budgets;
-use super::counts::PolicyCounts;
-use super::exported::Gauges;
-use super::meter::PolicyMeter;
-use super::short::ObservedShortWay;
-use super::state::ObservedState;
-use super::thread;
-use super::tighten::Tighteners;
+use crate::ask::{AskFacts, AwaitedAsk, ObservedAsk, Took, bit};
+use crate::counts::PolicyCounts;
+use crate::meter::PolicyMeter;
+use crate::metrics::Gauges;
+use crate::short::ObservedShortWay;
+use crate::state::ObservedState;
+use crate::tighten::Tighteners;
+use crate::{budgets, lanes};
 
 /// An observed store, as limiters hold it.
 pub(super) struct ObservedStore {
@@ -84,7 +83,7 @@ impl Wrap for ObservedStore {
     }
 
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
-        let is_looked_at = thread::one_in_64();
+        let is_looked_at = lanes::one_in_64();
         // Two readings of the clock take nearly as long as a decision in memory.
         let begun = (self.is_far || is_looked_at).then(Instant::now);
         self.noted(asks, self.within.decide(asks), begun, is_looked_at)
@@ -183,7 +182,7 @@ impl ObservedStore {
     ) -> DecisionFuture {
         let Some(result) = answer.known() else { return self.later(asks, answer, begun, is_looked_at) };
         let took =
-            begun.map(|begun| Took::since(begun, if self.is_far { 1 } else { thread::ONE_IN }, &self.state));
+            begun.map(|begun| Took::since(begun, if self.is_far { 1 } else { lanes::ONE_IN }, &self.state));
         if self.is_far || result.is_err() {
             self.state.answered(result.as_ref().err());
         }

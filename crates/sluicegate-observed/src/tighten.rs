@@ -14,9 +14,9 @@ use sluicegate_core::limiter::{OverrideErrorKind, Overrides};
 use sluicegate_core::policy::{Override, OverrideBuilder, Policy, PolicyQuota, Tightening};
 use sluicegate_core::store::{Alarm, AlarmCause, DecidedBy, Store};
 
-use super::Observed;
-use super::lock::lock;
-use super::store::ObservedStore;
+use crate::Observed;
+use crate::lock::lock;
+use crate::store::ObservedStore;
 
 /// The operator name of these overrides.
 pub(super) const ALARM: &str = "alarm";

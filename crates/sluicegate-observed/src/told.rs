@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::store::{Alarm, Event, Listener, Listeners};
 
-use super::lock::lock;
-use super::past::RecentEvents;
-use super::store::ObservedStore;
-use super::tighten;
+use crate::lock::lock;
+use crate::rates::RecentEvents;
+use crate::store::ObservedStore;
+use crate::tighten;
 
 /// The list of recent events and the listeners of a store, and the alarms that are expected.
 pub(super) struct EventReaders {

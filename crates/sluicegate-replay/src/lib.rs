@@ -94,28 +94,17 @@
 //! format does not have, by a claim of a token or by a handler's result is left out, with the number of requests. Requests
 //! that clients would not have sent after a refusal still count.
 
-mod counts;
-mod error;
-mod frontier;
-mod group;
 mod judge;
 mod outcome;
 mod read;
 mod replay;
 mod report;
-mod settings;
-mod share;
 mod suggestion;
-mod unusual;
 
-pub use self::error::ReplayError;
-pub use self::frontier::{Counted, Frontier, FrontierPoint};
-pub use self::group::KeyGroup;
 pub use self::judge::{Compared, Distribution, RejectedKey, RuleFigures, RuleMinute, Worst};
-pub use self::outcome::{LeftOut, LineCounts, NotUnderstood, ReplayOutcome};
+pub use self::outcome::{KeyGroup, LeftOut, LineCounts, NotUnderstood, ReplayOutcome, Unusual, UnusualKind};
 pub use self::read::Format;
-pub use self::replay::Replay;
-pub use self::settings::WithinSecond;
-pub use self::share::Share;
-pub use self::suggestion::{LimitWithUnusual, Suggestion, UnusualSide};
-pub use self::unusual::{Unusual, UnusualKind};
+pub use self::replay::{Replay, ReplayError, WithinSecond};
+pub use self::suggestion::{
+    Counted, Frontier, FrontierPoint, LimitWithUnusual, Share, Suggestion, UnusualSide,
+};

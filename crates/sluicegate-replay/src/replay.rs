@@ -9,8 +9,10 @@
 //!
 //! A run awaits nothing and keeps its thread busy until the logs are over: a service calls it on a thread of its own.
 
+use std::error::Error;
 use std::io::Read;
 use std::net::IpAddr;
+use std::{fmt, io};
 
 use http::HeaderName;
 use ipnet::IpNet;
@@ -18,18 +20,10 @@ use sluicegate_core::MemoryStore;
 use sluicegate_rules::{Rules, RulesFile};
 use sluicegate_tower::limits::Limits;
 
-use crate::counts::{Puzzle, ReadCounts};
-use crate::error::ReplayError;
-use crate::judge::LogEvaluation;
-use crate::judge::Order;
-use crate::outcome::ReplayOutcome;
-use crate::read::LineParser;
-use crate::read::Rows;
-use crate::read::take_apart;
-use crate::read::{Batches, LONGEST, LineBatch};
-use crate::read::{Format, time};
-use crate::settings::{ReplaySettings, WithinSecond};
-use crate::share::Share;
+use crate::judge::{LogEvaluation, Order};
+use crate::outcome::{Puzzle, ReadCounts, ReplayOutcome};
+use crate::read::{Batches, Format, LONGEST, LineBatch, LineParser, ReadRange, Rows, take_apart, time};
+use crate::suggestion::Share;
 
 /// Replays access logs against the limits of a rules file.
 ///
@@ -391,5 +385,137 @@ fn moment(text: &str) -> Result<u64, ReplayError> {
 impl std::fmt::Debug for Replay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Replay").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+// The settings of a replay: [`ReplaySettings`].
+
+/// The way to take requests of one second where the log has whole seconds.
+///
+/// A log with whole seconds does not say which way is nearer to the truth. Requests of many clients come spread; a page and its images come
+/// together. A limit with a burst of a few units sees the difference, one with a large burst does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WithinSecond {
+    /// Requests come one after the other, evenly over their second.
+    ///
+    /// Of `n` requests of a second, in the order of the log, the one at place `i` comes `i/n` of a second later. Requests with finer times
+    /// keep them.
+    #[default]
+    Spread,
+    /// Requests come at once.
+    ///
+    /// They come in the order of the log, at the beginning of their second.
+    Together,
+}
+
+impl WithinSecond {
+    /// `spread` or `together`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Spread => "spread",
+            Self::Together => "together",
+        }
+    }
+
+    /// The other way.
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Spread => Self::Together,
+            Self::Together => Self::Spread,
+        }
+    }
+}
+
+/// The settings of a replay.
+///
+/// They are checked one by one as they are set; a replay lends them to each of its runs.
+#[derive(Clone, Debug)]
+pub(crate) struct ReplaySettings {
+    pub(crate) format: Option<Format>,
+    pub(crate) span: ReadRange,
+    /// The names of the rules that are replayed; an empty list stands for all.
+    pub(crate) only: Vec<String>,
+    threads: usize,
+    pub(crate) within_second: WithinSecond,
+    pub(crate) top: usize,
+    pub(crate) compares: bool,
+    pub(crate) suggests: Option<Share>,
+    /// The least share of unusual requests or keys that a suggestion rejects.
+    pub(crate) least: Option<Share>,
+    /// Whether a suggestion is learned only from requests that are not unusual.
+    pub(crate) is_rest_only: bool,
+    /// Spans that suggestions are not learned from, each from its beginning to before its end.
+    pub(crate) without: Vec<(u64, u64)>,
+    /// Networks that suggestions are not learned from.
+    pub(crate) without_networks: Vec<IpNet>,
+    pub(crate) has_groups: bool,
+}
+
+impl ReplaySettings {
+    /// Whether a moment is in a span that is left out by hand.
+    pub(crate) fn leaves_out(&self, at_us: u64) -> bool {
+        self.without.iter().any(|(from, to)| (*from..*to).contains(&at_us))
+    }
+}
+
+impl Default for ReplaySettings {
+    fn default() -> Self {
+        Self {
+            format: None,
+            span: ReadRange::default(),
+            only: Vec::new(),
+            threads: 1,
+            within_second: WithinSecond::default(),
+            top: 10,
+            compares: false,
+            suggests: None,
+            least: None,
+            is_rest_only: false,
+            without: Vec::new(),
+            without_networks: Vec::new(),
+            has_groups: false,
+        }
+    }
+}
+
+// Errors that keep a log from being replayed: [`ReplayError`].
+
+/// The reason why nothing was replayed.
+///
+/// It names the log, the line or the word, and says what to write instead. Retrying without a change helps only if a log
+/// could not be read; then the error of the reader is its source. An outcome with lines that were not understood is not an error.
+#[derive(Debug)]
+pub struct ReplayError {
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl ReplayError {
+    /// An error without a source.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), source: None }
+    }
+
+    /// The log of this name cannot be read beyond this line.
+    pub(crate) fn reading(log: &str, line: u64, error: io::Error) -> Self {
+        Self { message: format!("{log}: it cannot be read behind line {line}"), source: Some(error.into()) }
+    }
+
+    /// The rules have a policy that a store in memory cannot keep; the source names it and the reason.
+    pub(crate) fn limits(error: impl Error + Send + Sync + 'static) -> Self {
+        Self { message: "the rules cannot be replayed in memory".to_owned(), source: Some(error.into()) }
+    }
+}
+
+impl fmt::Display for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for ReplayError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
     }
 }

@@ -1,18 +1,25 @@
 //! The state that all requests share: [`App`].
 
 use std::fmt;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
+use axum::body::{Body, Bytes};
+use http::Response;
+use hyper::body::{Body as _, Frame, SizeHint};
+use sluicegate_core::store::DecidedBy;
 use sluicegate_observed::Observed;
 use sluicegate_rules::Rules;
 use sluicegate_status::StatusPage;
 use sluicegate_tower::key::Networks;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::timeout;
 
-use crate::access::Access;
-use crate::bounds::Bounds;
-use crate::charge::Charge;
-use crate::ready::Ready;
+use crate::asks::Access;
+use crate::builder::Bounds;
+use crate::connection::ended;
 use crate::receipt::ReceiptTokens;
 
 /// Renders the metrics of the process.
@@ -42,5 +49,198 @@ impl fmt::Debug for App {
             .field("bounds", &self.bounds)
             .field("access", &self.access)
             .finish_non_exhaustive()
+    }
+}
+
+// Readiness: [`Ready`].
+
+/// The interval between two checks of a store that has not answered yet.
+const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+/// The longest time that a starting server waits for its store's first answer. Without the wait, the fallback would decide
+/// while the store still connects.
+const FIRST_ANSWER: Duration = Duration::from_secs(1);
+
+/// Whether the store has answered once, and the server is not shutting down.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    has_answered: watch::Sender<bool>,
+    is_ending: watch::Receiver<bool>,
+}
+
+impl Ready {
+    pub(crate) fn until(is_ending: watch::Receiver<bool>) -> Self {
+        Self { has_answered: watch::Sender::new(false), is_ending }
+    }
+
+    /// The output of a future, unless the server begins to shut down first.
+    pub(crate) async fn unless_ending<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let mut is_ending = self.is_ending.clone();
+        tokio::select! {
+            // An output that is ready at once is not lost to a shutdown.
+            biased;
+            output = future => Some(output),
+            () = ended(&mut is_ending) => None,
+        }
+    }
+
+    /// Waits for the first answer of the store, but not for long.
+    pub(crate) async fn first_answer(&self) {
+        let mut has_answered = self.has_answered.subscribe();
+        // Without an answer it serves nevertheless, by the policies' `OnOutage`.
+        _ = timeout(FIRST_ANSWER, has_answered.wait_for(|has_answered| *has_answered)).await;
+    }
+
+    /// Whether the server shuts down.
+    pub(crate) fn is_ending(&self) -> bool {
+        *self.is_ending.borrow()
+    }
+
+    /// Waits until the store has answered for the first time, or until the server shuts down.
+    pub(crate) async fn changed(&self) {
+        let (mut is_ending, mut has_answered) = (self.is_ending.clone(), self.has_answered.subscribe());
+        let is_answered = *has_answered.borrow();
+        tokio::select! {
+            () = ended(&mut is_ending) => {}
+            _ = has_answered.wait_for(|has_answered| *has_answered), if !is_answered => {}
+        }
+    }
+
+    /// The reason why it is not ready.
+    pub(crate) fn why_not(&self) -> Option<&'static str> {
+        match () {
+            () if self.is_ending() => Some("the server is shutting down"),
+            () if !*self.has_answered.borrow() => Some("the store has not answered yet"),
+            () => None,
+        }
+    }
+}
+
+/// Checks the store until it has answered once. Answers of a fallback do not count.
+pub(crate) async fn ask_store(app: Arc<App>) {
+    loop {
+        let answer = app.receipts.ask_store().await;
+        if answer.is_ok_and(|decision| decision.decided_by() == DecidedBy::Store) {
+            app.ready.has_answered.send_replace(true);
+            return;
+        }
+        tokio::time::sleep(LOOKS_AGAIN_AFTER).await;
+    }
+}
+
+// Responses that are being sent: [`SendingBody`].
+
+/// The permit of a request in progress, in the extensions of its response.
+pub(crate) type InProgress = Arc<OwnedSemaphorePermit>;
+
+/// The body of a response. It holds a guard until it is dropped and all of its data is sent.
+pub(crate) struct SendingBody<G> {
+    body: Body,
+    guard: Option<SendingGuard<G>>,
+}
+
+/// A guard with the permit of the request.
+type SendingGuard<G> = Arc<(G, Option<InProgress>)>;
+
+/// Data with the guard that it is sent under.
+struct SendingData<G> {
+    bytes: Bytes,
+    #[expect(dead_code, reason = "held for as long as the data")]
+    guard: SendingGuard<G>,
+}
+
+impl<G> SendingBody<G> {
+    /// Makes a response hold a guard, and the permit among its extensions.
+    ///
+    /// Only a stream that ends with the server, such as a watch of gRPC health, holds none: it has neither a permit nor a length.
+    pub(crate) fn of(response: Response<Body>, guard: impl FnOnce() -> G) -> Response<Self> {
+        let (mut head, body) = response.into_parts();
+        let permit = head.extensions.remove::<InProgress>();
+        let is_bounded = permit.is_some() || body.size_hint().exact().is_some();
+        let guard = is_bounded.then(|| Arc::new((guard(), permit)));
+        Response::from_parts(head, Self { body, guard })
+    }
+}
+
+impl<G: Send + Sync + 'static> hyper::body::Body for SendingBody<G> {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let Some(guard) = &self.guard else { return Poll::Ready(frame) };
+        let held = |bytes| Bytes::from_owner(SendingData { bytes, guard: Arc::clone(guard) });
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(held))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl<G> AsRef<[u8]> for SendingData<G> {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+// Limits frequent log lines to one a second: [`RareLine`].
+
+/// A log line that is written at most once a second.
+///
+/// It is for lines that each request of a flood would write, so that a client cannot fill the disk.
+#[derive(Debug)]
+pub(crate) struct RareLine(Mutex<Option<Instant>>);
+
+impl RareLine {
+    pub(crate) const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_due_at(Instant::now())
+    }
+
+    fn is_due_at(&self, now: Instant) -> bool {
+        // Another thread that writes it now writes it for this one, too.
+        let Ok(mut written) = self.0.try_lock() else { return false };
+        let is_due = written.is_none_or(|at| now.saturating_duration_since(at) >= Duration::from_secs(1));
+        if is_due {
+            *written = Some(now);
+        }
+        is_due
+    }
+}
+
+// Charging several descriptors of one call: [`Charge`].
+
+/// Which descriptors of a call spend if one of them is over its limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Charge {
+    /// All descriptors spend, or none does: a refused request costs nothing.
+    #[default]
+    AllOrNone,
+    /// Each descriptor that fits spends, as in Envoy's own server. A descriptor that does not fit spends if its policy counts refused requests.
+    Each,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_written_at_once_and_then_once_a_second() {
+        let (line, began) = (RareLine::new(), Instant::now());
+        let due = [0, 1, 999, 1_000, 1_001, 1_999, 2_000, 9_000]
+            .map(|millis| line.is_due_at(began + Duration::from_millis(millis)));
+        assert_eq!(due, [true, false, false, true, false, false, true, true]);
     }
 }

@@ -1,7 +1,11 @@
 //! Building a server: [`ServerBuilder`].
 
+use std::borrow::Cow;
+use std::error::Error;
 use std::fmt;
+use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,17 +14,14 @@ use sluicegate_rules::Rules;
 use sluicegate_status::StatusPage;
 use sluicegate_tower::key::Networks;
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
-use crate::access::Access;
-use crate::app::{App, Render};
-use crate::bounds::Bounds;
-use crate::charge::Charge;
-use crate::error::{ServeError, ServeErrorKind};
-use crate::listen::BoundSocket;
-use crate::ready::Ready;
+use crate::app::{App, Charge, Ready, Render, ask_store};
+use crate::asks::Access;
+use crate::connection::{BoundSocket, ConnectionSettings, Tls};
 use crate::receipt::{ReceiptTokens, random};
-use crate::server::Server;
-use crate::tls::Tls;
+use crate::{grpc, http};
 
 /// The shortest secret, in bytes.
 const LEAST_SECRET: usize = 16;
@@ -280,5 +281,179 @@ impl fmt::Debug for ServerBuilder {
             .field("grpc", &self.grpc)
             .field("bounds", &self.bounds)
             .finish_non_exhaustive()
+    }
+}
+
+// Bounds on the work that a server accepts: [`Bounds`].
+
+/// Bounds on the work that a server accepts. A request above a bound is refused with the bound in the message, and nothing is decided.
+///
+/// ```
+/// use sluicegate_server::Bounds;
+///
+/// let mut bounds = Bounds::default();
+/// bounds.connections = 10_000;
+/// ```
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Bounds {
+    /// Bytes of a request body, or of a message over gRPC. Default: 65,536. Above: 413, or `RESOURCE_EXHAUSTED`.
+    pub body: usize,
+    /// Calls in one batch. Default: 1,000. Above: 413.
+    pub batch: usize,
+    /// Descriptors in one call of Envoy's protocol. Default: 16. Above: `RESOURCE_EXHAUSTED`.
+    pub descriptors: usize,
+    /// Open connections of each listener. Default: 4,096. Above: the new connection gets 503 and is closed.
+    pub connections: usize,
+    /// Requests in progress at once, each until its response is sent. Default: 10,000. Above: 503, or `RESOURCE_EXHAUSTED`.
+    pub requests: usize,
+    /// Requests that wait for their turn at once. Default: 1,000. Above: 503.
+    pub waiting: usize,
+    /// Time for one request, with its body and its wait. Default: 30 s. Above: 408 while the body is missing,
+    /// 503 otherwise; `DEADLINE_EXCEEDED` over gRPC. A connection is closed if its client takes longer than this, and at the latest after
+    /// twice this time, to take a response.
+    pub request: Duration,
+    /// Time for the TLS handshake, and time until the first request of a connection. Default: 10 s. Above: the connection is closed.
+    pub handshake: Duration,
+    /// Time that a connection may be idle between requests. Default: 10 min. Above: the connection is closed.
+    pub idle: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            body: 64 * 1024,
+            batch: 1_000,
+            descriptors: 16,
+            connections: 4_096,
+            requests: 10_000,
+            waiting: 1_000,
+            request: Duration::from_secs(30),
+            handshake: Duration::from_secs(10),
+            idle: Duration::from_secs(600),
+        }
+    }
+}
+
+// Errors of a server: [`ServeError`].
+
+/// A server cannot start.
+#[derive(Debug)]
+pub struct ServeError {
+    kind: ServeErrorKind,
+    problem: Cow<'static, str>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// The cause of a [`ServeError`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ServeErrorKind {
+    /// A setting is wrong, or two settings contradict each other.
+    Setting,
+    /// An address is not available.
+    Listen,
+    /// A certificate or a key cannot be used.
+    Tls,
+}
+
+impl ServeError {
+    pub(crate) fn new(kind: ServeErrorKind, problem: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, problem: problem.into(), source: None }
+    }
+
+    pub(crate) fn because(self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Self { source: Some(source.into()), ..self }
+    }
+
+    /// The cause.
+    pub fn kind(&self) -> ServeErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)
+    }
+}
+
+impl Error for ServeError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_ref().map(|source| &**source as _)
+    }
+}
+
+// A running server: [`Server`].
+
+/// A server whose listeners are open. Made by [`Server::builder`].
+pub struct Server {
+    pub(crate) app: Arc<App>,
+    pub(crate) http: BoundSocket,
+    pub(crate) grpc: Option<BoundSocket>,
+    pub(crate) tls: Option<Tls>,
+    drain: Duration,
+    ending: watch::Sender<bool>,
+    pub(crate) is_ending: watch::Receiver<bool>,
+}
+
+impl Server {
+    /// The address of the HTTP listener.
+    pub fn http_address(&self) -> SocketAddr {
+        self.http.address()
+    }
+
+    /// The address of the [gRPC listener](ServerBuilder::grpc), if there is one.
+    pub fn grpc_address(&self) -> Option<SocketAddr> {
+        self.grpc.as_ref().map(BoundSocket::address)
+    }
+
+    /// Serves until the future `until` is ready. It begins when the store has answered, or after one second. At the end it accepts no more
+    /// connections, gives back the turns of waiting requests, answers the requests in progress, gives back leases, and returns when the last
+    /// connection is closed or the [drain time](ServerBuilder::drain) is over. Returns the number of connections that were cut off.
+    ///
+    /// # Cancel safety
+    /// Dropping the future cuts off all connections. Turns of waiting requests are given back.
+    pub async fn run(self, until: impl Future<Output = ()>) -> usize {
+        let Self { app, http, grpc, tls, drain, ending, is_ending, .. } = self;
+        let bounds = app.bounds;
+        let mut asking = JoinSet::new();
+        asking.spawn(ask_store(Arc::clone(&app)));
+        // Every task is in a set, so that it ends with this future.
+        let mut listeners = JoinSet::new();
+        let (rules, store) = (app.rules.clone(), Arc::clone(app.rules.store()));
+        let mut until = pin!(until);
+        tokio::select! {
+            () = until.as_mut() => return 0,
+            () = app.ready.first_answer() => {}
+        }
+        let terms =
+            |router| ConnectionSettings { router, tls: tls.clone(), bounds, is_ending: is_ending.clone() };
+        if let Some(grpc) = grpc {
+            listeners.spawn(grpc.serve(terms(grpc::router(&app))));
+        }
+        listeners.spawn(http.serve(terms(http::router(app))));
+        until.await;
+        ending.send_replace(true);
+        let latest = Instant::now() + drain;
+        let mut cut = 0;
+        while let Ok(Some(ended)) = timeout_at(latest, listeners.join_next()).await {
+            let Ok(mut open) = ended else { continue };
+            while let Ok(Some(_)) = timeout_at(latest, open.join_next()).await {}
+            cut += open.len();
+        }
+        store.limiters().turns_returned(latest.saturating_duration_since(Instant::now())).await;
+        let lost = rules.give_back_leases(latest.saturating_duration_since(Instant::now())).await;
+        if lost > 0 {
+            tracing::warn!("{lost} leased units were not given back: they cannot be spent until they lapse");
+        }
+        cut
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Server");
+        debug.field("http", &self.http_address()).field("grpc", &self.grpc_address()).finish_non_exhaustive()
     }
 }

@@ -1,12 +1,14 @@
 //! The lifetime of one connection.
 
-use std::mem;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use std::{fmt, mem};
 
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
 use http::Request;
@@ -14,16 +16,21 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use sluicegate_tower::key::PeerAddr;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
-use crate::bounds::Bounds;
-use crate::sending::SendingBody;
-use crate::tls::Tls;
+use crate::app::SendingBody;
+use crate::builder::{Bounds, ServeError, ServeErrorKind};
 
 /// The longest time that an idle connection may take to close gracefully.
 const GRACE: Duration = Duration::from_secs(5);
@@ -187,4 +194,192 @@ impl Drop for Busy {
 pub(crate) async fn ended(is_ending: &mut watch::Receiver<bool>) {
     // Without a sender the server is gone.
     _ = is_ending.wait_for(|is_ending| *is_ending).await;
+}
+
+// Accepting connections within their bound: [`BoundSocket`].
+
+/// The pause of a listener after it could not accept a connection.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A bound socket.
+#[derive(Debug)]
+pub(crate) struct BoundSocket {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+impl BoundSocket {
+    pub(crate) async fn bind(address: SocketAddr) -> Result<Self, ServeError> {
+        let wrong = |error| {
+            ServeError::new(ServeErrorKind::Listen, format!("{address} is not available")).because(error)
+        };
+        let socket = TcpListener::bind(address).await.map_err(wrong)?;
+        let address = socket.local_addr().map_err(wrong)?;
+        Ok(Self { socket, address })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves connections until the server shuts down, and returns those that are still open.
+    pub(crate) async fn serve(self, terms: ConnectionSettings) -> JoinSet<()> {
+        let mut connections = JoinSet::new();
+        let places = Arc::new(Semaphore::new(terms.bounds.connections));
+        let mut is_ending = terms.is_ending.clone();
+        loop {
+            tokio::select! {
+                () = ended(&mut is_ending) => return connections,
+                Some(_) = connections.join_next() => {}
+                accepted = self.socket.accept() => match accepted {
+                    Ok((stream, peer)) => match Arc::clone(&places).try_acquire_owned() {
+                        Ok(place) => {
+                            let connection = terms.clone().serve(stream, peer);
+                            connections.spawn(async move {
+                                connection.await;
+                                drop(place);
+                            });
+                        }
+                        Err(_) => turn_away(&mut connections, stream, &terms),
+                    },
+                    Err(error) => {
+                        // The process may have no file descriptor left: it pauses, because it would spin otherwise.
+                        tracing::warn!(%error, "a connection cannot be accepted");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Answers in HTTP/1.1 and closes. A client of another protocol sees the connection close.
+fn turn_away(connections: &mut JoinSet<()>, mut stream: TcpStream, terms: &ConnectionSettings) {
+    let text =
+        format!("{} connections are open, the most that this server accepts\n", terms.bounds.connections);
+    let is_plain = terms.tls.is_none();
+    connections.spawn(async move {
+        let answer = format!(
+            "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{text}",
+            text.len()
+        );
+        if is_plain {
+            _ = timeout(Duration::from_secs(1), stream.write_all(answer.as_bytes())).await;
+        }
+    });
+}
+
+// Certificates: [`Tls`].
+
+/// The certificate of a server, and the authority of its clients' certificates.
+///
+/// The program has to install a rustls crypto provider before, for example with
+/// `rustls::crypto::ring::default_provider().install_default()`.
+#[derive(Clone)]
+pub struct Tls(Arc<TlsFiles>);
+
+struct TlsFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+    client_authority: Option<PathBuf>,
+    config: ArcSwap<ServerConfig>,
+}
+
+impl Tls {
+    /// Reads a certificate chain and its private key from PEM files. With `client_authority`, clients have to show a certificate that one of
+    /// the authorities in that file has signed.
+    ///
+    /// # Errors
+    /// When a file cannot be read or parsed, when key and certificate do not belong together, and when no crypto provider is installed.
+    pub fn read(
+        certificate: impl Into<PathBuf>,
+        key: impl Into<PathBuf>,
+        client_authority: Option<PathBuf>,
+    ) -> Result<Self, ServeError> {
+        let (certificate, key) = (certificate.into(), key.into());
+        let config = read_config(&certificate, &key, client_authority.as_deref())?;
+        let config = ArcSwap::from_pointee(config);
+        Ok(Self(Arc::new(TlsFiles { certificate, key, client_authority, config })))
+    }
+
+    /// Reads the files again, for new connections.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); the former certificates stay in use.
+    pub fn reload(&self) -> Result<(), ServeError> {
+        let TlsFiles { certificate, key, client_authority, config } = &*self.0;
+        config.store(Arc::new(read_config(certificate, key, client_authority.as_deref())?));
+        Ok(())
+    }
+
+    /// Whether clients have to show a certificate.
+    pub(crate) fn verifies_clients(&self) -> bool {
+        self.0.client_authority.is_some()
+    }
+
+    fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.0.config.load_full())
+    }
+}
+
+fn read_config(
+    certificate: &Path,
+    key: &Path,
+    client_authority: Option<&Path>,
+) -> Result<ServerConfig, ServeError> {
+    if rustls::crypto::CryptoProvider::get_default().is_none() {
+        return Err(wrong(
+            "no crypto provider of rustls is installed: call rustls::crypto::ring::default_provider().install_default() first",
+        ));
+    }
+    let chain = certificates(certificate)?;
+    let private = PrivateKeyDer::from_pem_file(key)
+        .map_err(|error| wrong(format!("{}: it has no private key", key.display())).because(error))?;
+    let builder = match client_authority {
+        None => ServerConfig::builder().with_no_client_auth(),
+        Some(path) => {
+            let mut roots = RootCertStore::empty();
+            for authority in certificates(path)? {
+                roots.add(authority).map_err(|error| {
+                    wrong(format!("{}: a certificate in it is not usable as an authority", path.display()))
+                        .because(error)
+                })?;
+            }
+            let verifier = WebPkiClientVerifier::builder(roots.into()).build().map_err(|error| {
+                wrong(format!("{}: client certificates cannot be verified with it", path.display()))
+                    .because(error)
+            })?;
+            ServerConfig::builder().with_client_cert_verifier(verifier)
+        }
+    };
+    let mut config = builder.with_single_cert(chain, private).map_err(|error| {
+        wrong(format!("{} and {} do not belong together", certificate.display(), key.display()))
+            .because(error)
+    })?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
+    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    match read {
+        Ok(all) if !all.is_empty() => Ok(all),
+        Ok(_) => Err(wrong(format!("{}: it has no PEM certificate", path.display()))),
+        Err(error) => {
+            Err(wrong(format!("{}: its certificates cannot be read", path.display())).because(error))
+        }
+    }
+}
+
+fn wrong(problem: impl Into<std::borrow::Cow<'static, str>>) -> ServeError {
+    ServeError::new(ServeErrorKind::Tls, problem)
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("certificate", &self.0.certificate)
+            .field("client_authority", &self.0.client_authority)
+            .finish_non_exhaustive()
+    }
 }

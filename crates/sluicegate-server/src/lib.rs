@@ -109,29 +109,17 @@
 //!
 //! # Bounds
 //! Bodies, batches, descriptors, connections, waiting requests and the time for a request have [bounds](Bounds), and a refusal names the bound.
+
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod access;
 mod app;
 mod asks;
-mod bounds;
 mod builder;
-mod charge;
 mod connection;
-mod error;
 mod grpc;
 mod http;
-mod listen;
-mod rare_line;
-mod ready;
 mod receipt;
-mod sending;
-mod server;
-mod tls;
 
-pub use self::bounds::Bounds;
-pub use self::builder::ServerBuilder;
-pub use self::charge::Charge;
-pub use self::error::{ServeError, ServeErrorKind};
-pub use self::server::Server;
-pub use self::tls::Tls;
+pub use self::app::Charge;
+pub use self::builder::{Bounds, ServeError, ServeErrorKind, Server, ServerBuilder};
+pub use self::connection::Tls;

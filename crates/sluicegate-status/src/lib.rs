@@ -311,14 +311,13 @@
 //!
 //! # When not to use it
 //! Use metrics for alarms and for history. The page shows the last hour to a person.
+
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
 mod document;
 mod handler;
-mod instant;
 mod page;
-mod scope;
 mod secret;
 
 pub use self::handler::StatusPageBuilder;

@@ -5,9 +5,17 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
 
 use http::{Request, Response};
 use http_body::Body;
+use jiff::Timestamp;
+use sluicegate_core::limiter::Overrides;
+use sluicegate_core::{RateLimiter, Store};
+use sluicegate_observed::Observed;
+use sluicegate_tower::key::KeyForm;
+use sluicegate_tower::limits::LimitsHandle;
+use sluicegate_tower::room::Room;
 use tower_service::Service;
 
 use crate::handler::PageHandler;
@@ -213,5 +221,130 @@ where
 impl fmt::Debug for StatusPage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StatusPage").finish_non_exhaustive()
+    }
+}
+
+// The subject of a page: [`Scope`].
+//
+// Policies are looked up by name each time: policies that are opened, replaced or closed later appear on the page or vanish from
+// it without being registered.
+
+/// The stores whose policies a page shows, the limits by which it reads requests, and the waiting rooms.
+#[derive(Default)]
+pub(crate) struct Scope {
+    pub(crate) stores: Vec<(Observed, Overrides)>,
+    pub(crate) limits: Vec<(String, LimitsHandle)>,
+    pub(crate) rooms: Vec<Box<dyn Room>>,
+}
+
+impl Scope {
+    pub(crate) fn add(&mut self, observed: &Observed) {
+        self.stores.push((observed.clone(), Overrides::of(observed)));
+    }
+
+    /// The handle of this name; if two stores have a policy of one name, the first store's.
+    pub(crate) fn limiter(&self, policy: &str) -> Option<RateLimiter> {
+        self.stores.iter().find_map(|(observed, _)| limiter(observed, policy))
+    }
+
+    /// The forms in which the keys of a policy are written by hand, by the limits that ask it.
+    pub(crate) fn key_forms(&self, policy: &str) -> Vec<KeyForm> {
+        self.limits.iter().flat_map(|(_, limits)| limits.current().key_forms(policy)).collect()
+    }
+
+    /// The overrides of the store that has the policy of this name.
+    pub(crate) fn overrides_of(&self, policy: &str) -> Option<&Overrides> {
+        let store = self.stores.iter().find(|(observed, _)| limiter(observed, policy).is_some());
+        store.map(|(_, overrides)| overrides)
+    }
+
+    /// The waiting room of this name.
+    pub(crate) fn room(&self, name: &str) -> Option<&dyn Room> {
+        self.rooms.iter().find(|room| room.name() == name).map(|room| &**room)
+    }
+
+    /// The limits of this name; without a name, the only ones.
+    pub(crate) fn limits_of(&self, name: Option<&str>) -> Result<&LimitsHandle, String> {
+        match (name, &*self.limits) {
+            (None, [(_, only)]) => Ok(only),
+            (None, []) => {
+                Err("this page knows no limits: add them with limits(..) where it is built".to_owned())
+            }
+            (None, _) => Err("say which limits the request meets".to_owned()),
+            (Some(name), all) => {
+                let found = all.iter().find(|(known, _)| known == name).map(|(_, limits)| limits);
+                found.ok_or_else(|| format!("no limits named {name:?} are on this page"))
+            }
+        }
+    }
+}
+
+fn limiter(observed: &Observed, policy: &str) -> Option<RateLimiter> {
+    Arc::<dyn Store>::from(observed).limiters().get(policy)
+}
+
+// Moments as text in RFC 3339.
+//
+// They are always in UTC: operators sit in several zones, and logs and metrics are in UTC, too.
+
+/// Writes a moment in whole milliseconds: `2026-11-21T15:00:00.000Z`.
+pub(crate) fn rfc3339(at: SystemTime) -> String {
+    let at = Timestamp::try_from(at).unwrap_or_default().max(Timestamp::UNIX_EPOCH);
+    format!("{at:.3}")
+}
+
+/// Whole seconds of a wait, rounded up, so that no client is told too little.
+pub(crate) fn seconds_up(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+/// Reads a moment as it is written, in any zone, from the epoch on.
+pub(crate) fn read(text: &str) -> Option<SystemTime> {
+    let at: Timestamp = text.parse().ok()?;
+    (at >= Timestamp::UNIX_EPOCH).then(|| at.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    #[test]
+    fn a_moment_is_its_date_also_around_leap_days_and_turns_of_centuries() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399, "2000-02-28T23:59:59.000Z"),
+            (951_782_400, "2000-02-29T00:00:00.000Z"),
+            (951_868_800, "2000-03-01T00:00:00.000Z"),
+            (1_795_273_200, "2026-11-21T15:00:00.000Z"),
+            (4_107_542_399, "2100-02-28T23:59:59.000Z"),
+            (4_107_542_400, "2100-03-01T00:00:00.000Z"),
+        ] {
+            let at = UNIX_EPOCH + Duration::from_secs(seconds);
+            assert_eq!((rfc3339(at).as_str(), read(text)), (text, Some(at)));
+        }
+        assert_eq!(rfc3339(UNIX_EPOCH + Duration::from_micros(1_234_567)), "1970-01-01T00:00:01.234Z");
+        assert_eq!(read("1970-01-01T00:00:01.2Z"), Some(UNIX_EPOCH + Duration::from_millis(1_200)));
+        assert_eq!(read("1970-01-01T00:00:01Z"), Some(UNIX_EPOCH + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_text_that_is_no_moment_is_none() {
+        for text in [
+            "",
+            "soon",
+            "2026-11-21",
+            "2026-11-21T15:00:00",
+            "2026-02-30T15:00:00Z",
+            "2026-13-01T15:00:00Z",
+            "2026-11-21T24:00:00Z",
+            "2026-11-21T15:00:00.xZ",
+            "1969-12-31T23:59:59Z",
+            "99999999999999999999-01-01T00:00:00Z",
+            "2026-11-21T15:+1:00Z",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
     }
 }

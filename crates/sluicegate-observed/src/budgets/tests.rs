@@ -1,5 +1,4 @@
-use super::given::GivenWarnings;
-use super::*;
+use crate::budgets::{GivenWarnings, *};
 
 const HOUR_US: u64 = 3_600_000_000;
 

@@ -1,6 +1,15 @@
 //! The keys that come most often, in fixed memory: [`Sketch`].
 
-use super::cut::CutKey;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
+
+use sluicegate_core::key::KeyRef;
+
+use crate::lanes;
+use crate::lanes::PLACES;
+use crate::lock::lock;
+use crate::offenders::CutKey;
 
 /// Counts of the keys that come most often: Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and
 /// top-k elements in data streams", 2005, algorithm of figure 1; a list in place of their sorted buckets).
@@ -50,7 +59,7 @@ impl Sketch {
     }
 
     /// Counts an arrival that others may have followed: the later of two notes stays, which is the higher one.
-    pub(super) fn count_late(&mut self, digest: u64, key: CutKey, note: u64) {
+    fn count_late(&mut self, digest: u64, key: CutKey, note: u64) {
         let last = self.arrived(digest, || key);
         *last = note.max(*last);
     }
@@ -110,7 +119,7 @@ impl Sketch {
     }
 
     /// The most times that a key outside the sketch can have come.
-    pub(super) fn floor(&self) -> u64 {
+    fn floor(&self) -> u64 {
         if self.counts.len() < self.room { 0 } else { self.counts.iter().copied().min().unwrap_or(0) }
     }
 
@@ -138,5 +147,208 @@ impl Sketch {
     #[cfg(test)]
     pub(super) fn bytes(&self) -> usize {
         self.room * (2 * size_of::<u64>() + size_of::<SketchDetails>())
+    }
+}
+
+// The last 5 to 10 minutes: [`InTurn`].
+
+/// The time that a sketch counts before the other one takes over, in microseconds.
+pub(super) const TURN_US: u64 = 5 * 60 * 1_000_000;
+
+/// Two sketches in turn: one counts, and the other one holds the five minutes before.
+#[derive(Debug)]
+pub(super) struct InTurn {
+    /// The number of the current five minutes.
+    turn: u64,
+    now: Sketch,
+    before: Sketch,
+}
+
+/// A key that came in the last 5 to 10 minutes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frequent {
+    pub(super) digest: u64,
+    pub(super) key: CutKey,
+    /// How often it came; too high by at most `error`.
+    pub(super) count: u64,
+    pub(super) error: u64,
+    /// The note of its last ask.
+    pub(super) note: u64,
+}
+
+impl InTurn {
+    /// Two empty sketches, with room for this many keys each.
+    pub(super) fn new(room: usize) -> Self {
+        Self { turn: 0, now: Sketch::new(room), before: Sketch::new(room) }
+    }
+
+    /// Counts an ask of the key with this digest.
+    pub(super) fn count(&mut self, digest: u64, key: impl FnOnce() -> CutKey, note: u64, now_us: u64) {
+        self.turn_to(now_us);
+        self.now.count(digest, key, note);
+    }
+
+    /// Counts an ask of an earlier moment, unless it is older than all that is counted now.
+    fn count_late(&mut self, digest: u64, key: CutKey, note: u64, (at_us, now_us): (u64, u64)) {
+        self.turn_to(now_us);
+        // It may be a second ahead of a reader.
+        match self.turn.saturating_sub(at_us / TURN_US) {
+            0 => self.now.count_late(digest, key, note),
+            1 => self.before.count_late(digest, key, note),
+            _ => {}
+        }
+    }
+
+    /// The keys that came most often, in the order of their certain counts, and the number of all asks. It includes each key that
+    /// came more often than the number of all asks divided by the room of one sketch.
+    pub(super) fn frequent(&mut self, now_us: u64) -> (u64, Vec<Frequent>) {
+        self.turn_to(now_us);
+        let mut all = HashMap::<u64, Frequent>::new();
+        let (now_floor, before_floor) = (self.now.floor(), self.before.floor());
+        // First the sketch that counts now, because its notes are younger.
+        let both = self.now.iter().map(|of| (of, before_floor));
+        let both = both.chain(self.before.iter().map(|of| (of, now_floor)));
+        for (SketchedKey { digest, key, count, error, note }, elsewhere) in both {
+            // A key that is not in the other sketch may have come there as often as that sketch's floor.
+            all.entry(digest)
+                .and_modify(|known| {
+                    known.count = known.count - before_floor + count;
+                    known.error = known.error - before_floor + error;
+                })
+                .or_insert(Frequent {
+                    digest,
+                    key: *key,
+                    count: count + elsewhere,
+                    error: error + elsewhere,
+                    note,
+                });
+        }
+        let mut all: Vec<_> = all.into_values().collect();
+        all.sort_by_key(|of| (u64::MAX - (of.count - of.error), u64::MAX - of.count, of.digest));
+        (self.now.total() + self.before.total(), all)
+    }
+
+    /// The key that is listed with this digest.
+    pub(super) fn find(&self, digest: u64) -> Option<&CutKey> {
+        self.now.iter().chain(self.before.iter()).find(|of| of.digest == digest).map(|of| of.key)
+    }
+
+    fn turn_to(&mut self, now_us: u64) {
+        let turn = now_us / TURN_US;
+        if turn == self.turn {
+            return;
+        }
+        // If the clock is set back a little, counting continues; if it is set back by more, it begins anew, as after a pause.
+        if turn.saturating_add(1) == self.turn {
+            return;
+        }
+        std::mem::swap(&mut self.now, &mut self.before);
+        self.now.clear();
+        if turn != self.turn.saturating_add(1) {
+            self.before.clear();
+        }
+        self.turn = turn;
+    }
+
+    /// The memory that it takes on the heap.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        self.now.bytes() + self.before.bytes()
+    }
+}
+
+// The refused keys, counted by many threads at once: [`RefusedKeys`].
+
+/// The refusals that a thread keeps before it waits for the list.
+const LATE: usize = 16;
+
+/// The refused keys of a policy.
+///
+/// Each refusal may change any place of the list, so the list has one lock. In a flood threads would spend most of their time waiting for
+/// it: a thread that finds it locked keeps this refusal and its next fifteen, and counts them together.
+#[derive(Debug)]
+pub(super) struct RefusedKeys {
+    counted: Mutex<InTurn>,
+    /// For each [place](lanes::place) of threads; made when one first finds the list locked.
+    late: OnceLock<Box<[LateRefusals; PLACES]>>,
+}
+
+/// Aligned, so that no cache line belongs to two places. Its lock is only taken under the lock of the list, or alone.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct LateRefusals(Mutex<Vec<LateRefusal>>);
+
+#[derive(Debug)]
+struct LateRefusal {
+    digest: u64,
+    key: CutKey,
+    note: u64,
+    at_us: u64,
+}
+
+impl RefusedKeys {
+    /// An empty list, with room for this many keys.
+    pub(super) fn new(room: usize) -> Self {
+        Self { counted: Mutex::new(InTurn::new(room)), late: OnceLock::new() }
+    }
+
+    /// Counts a refusal of a key.
+    pub(super) fn count(&self, key: KeyRef<'_>, note: u64, now_us: u64) {
+        let digest = key.digest();
+        let refusal = || LateRefusal { digest, key: CutKey::of(key), note, at_us: now_us };
+        let own = self.late.get().map(|late| &late[lanes::place()]);
+        // All the room is used, so that threads meet less often.
+        if own.is_some_and(|own| own.keep(1..LATE, refusal)) {
+            return;
+        }
+        let has_kept = || self.late.get_or_init(Box::default)[lanes::place()].keep(0..LATE, refusal);
+        let mut counted = match self.counted.try_lock() {
+            Ok(counted) => counted,
+            Err(TryLockError::Poisoned(counted)) => counted.into_inner(),
+            Err(TryLockError::WouldBlock) if has_kept() => return,
+            Err(TryLockError::WouldBlock) => lock(&self.counted),
+        };
+        if let Some(own) = own {
+            own.count_in(&mut counted, now_us);
+        }
+        counted.count(digest, || CutKey::of(key), note, now_us);
+    }
+
+    /// The list with all refusals so far.
+    pub(super) fn counted(&self, now_us: u64) -> MutexGuard<'_, InTurn> {
+        let mut counted = lock(&self.counted);
+        for late in self.late.get().into_iter().flat_map(|late| late.iter()) {
+            late.count_in(&mut counted, now_us);
+        }
+        counted
+    }
+
+    /// The key that is listed with this digest.
+    pub(super) fn find(&self, digest: u64) -> Option<CutKey> {
+        lock(&self.counted).find(digest).copied()
+    }
+
+    /// The memory that it takes on the heap, before any thread found the list locked.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        lock(&self.counted).bytes()
+    }
+}
+
+impl LateRefusals {
+    /// Keeps a refusal if this many are kept already; `false` if not.
+    fn keep(&self, if_kept: Range<usize>, refusal: impl FnOnce() -> LateRefusal) -> bool {
+        let mut late = lock(&self.0);
+        let keeps = if_kept.contains(&late.len());
+        if keeps {
+            late.push(refusal());
+        }
+        keeps
+    }
+
+    fn count_in(&self, counted: &mut InTurn, now_us: u64) {
+        for LateRefusal { digest, key, note, at_us } in lock(&self.0).drain(..) {
+            counted.count_late(digest, key, note, (at_us, now_us));
+        }
     }
 }

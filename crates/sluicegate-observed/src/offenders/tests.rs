@@ -6,9 +6,8 @@ use std::time::UNIX_EPOCH;
 use sluicegate_core::key::{AsKey, KeyKind};
 use sluicegate_tests::random::Random;
 
-use super::in_turn::TURN_US;
-use super::sketch::Sketch;
-use super::*;
+use crate::offenders::sketch::{Sketch, TURN_US};
+use crate::offenders::*;
 
 /// A number from 0 to 1.
 fn fraction(random: &mut Random) -> f64 {

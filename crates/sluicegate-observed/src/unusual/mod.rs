@@ -2,14 +2,9 @@
 //!
 //! An attack that is spread over many keys exceeds no limit of one key. It shows in numbers of the whole policy: new keys, requests,
 //! refusals, and the shares of the busiest keys and the busiest network. Every ten seconds they are compared with their
-//! [usual range](usual::UsualRange). A detector takes 28 KiB for each policy, whatever keys come.
+//! [usual range](UsualRange). A detector takes 28 KiB for each policy, whatever keys come.
 
-mod known;
 mod sample;
-#[cfg(test)]
-mod tests;
-mod usual;
-mod watch;
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -18,11 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use sluicegate_core::key::KeyRef;
 use sluicegate_core::store::{Alarm, AlarmCause, KnownKeys};
 
-use self::known::KeyHistory;
-use self::sample::{KeyFigures, KeySample, MINUTE, NEW};
-use self::usual::UsualRange;
-use self::watch::{AlarmWatch, SlotVerdict};
-use super::lock::lock;
+use crate::lock::lock;
+use crate::unusual::sample::{KeyFigures, KeyHistory, KeySample, MINUTE, NEW};
 
 const SLOT_US: u64 = 10_000_000;
 /// The number of requests per second whose keys are recorded, at 0.1 us each.
@@ -30,7 +22,7 @@ const LOOKS: u32 = 20_000;
 /// The number of causes.
 const CAUSES: usize = AlarmCause::ALL.len();
 /// Numbers of one minute below these are never unusual.
-const LEAST: [f64; CAUSES] = [300.0, 60.0, 60.0, 300.0, 300.0];
+const LEAST_BY_CAUSE: [f64; CAUSES] = [300.0, 60.0, 60.0, 300.0, 300.0];
 /// New keys cause no alarm if they make less than this part of the requests.
 const LEAST_BY_NEW: f64 = 0.25;
 /// A network that makes less than this part is not named.
@@ -157,9 +149,10 @@ impl UnusualState {
         for (place, cause) in AlarmCause::ALL.into_iter().enumerate() {
             let (usual, number) = (&mut self.usual[place], numbers[place]);
             let is_told = cause != AlarmCause::NewKeys || figures.by_new >= LEAST_BY_NEW;
-            let found = if number >= LEAST[place] && is_told && usual.is_exceeded_by(number, minute) {
+            let found = if number >= LEAST_BY_CAUSE[place] && is_told && usual.is_exceeded_by(number, minute)
+            {
                 SlotVerdict::Unusual
-            } else if number < LEAST[place] || usual.is_far_above(number) {
+            } else if number < LEAST_BY_CAUSE[place] || usual.is_far_above(number) {
                 SlotVerdict::AsUsual
             } else {
                 SlotVerdict::Between
@@ -231,3 +224,186 @@ fn whole(number: f64) -> u64 {
 fn slot_at(now_us: u64) -> u32 {
     u32::try_from(now_us / SLOT_US).unwrap_or(u32::MAX)
 }
+
+// The usual numbers of a policy: [`UsualRange`].
+
+/// The hours of a day.
+const HOURS: usize = 24;
+/// Minutes with requests that have to be learned before any number is unusual.
+const KNOWN: f64 = 10.0;
+/// Time constant of the recent level, in minutes: its half-life is about eight hours.
+const LATELY: f64 = 700.0;
+/// Time constant of the level of one hour of the day, in minutes of that hour: its half-life is about three days.
+const HOURLY: f64 = 260.0;
+/// A number is unusual from this multiple of the usual level on, if it is also enough deviations above it.
+const FACTOR: f64 = 3.0;
+const DEVIATIONS: f64 = 6.0;
+/// Numbers more deviations away than this are learned as if they were this far away, so that an attack does not soon become usual.
+const TAUGHT: f64 = 3.0;
+/// The least deviation, so that a number that never varied may vary.
+const LEAST_DEVIATION: f64 = 0.1;
+/// The weight of a minute with unusual numbers.
+const SLOWLY: f64 = 0.1;
+
+/// The usual level, recently and at each hour of the day: exponentially weighted means of the logarithms of a number, and of the deviations
+/// from them. Logarithms compare ratios, so that a factor counts the same at night and by day.
+struct UsualRange {
+    lately: UsualLevel,
+    hours: [UsualLevel; HOURS],
+    /// The current hour, since the Unix epoch, and its level on former days.
+    hour: u64,
+    former: UsualLevel,
+}
+
+#[derive(Clone, Copy, Default)]
+struct UsualLevel {
+    mean: f64,
+    deviation: f64,
+    minutes: f64,
+}
+
+impl UsualRange {
+    fn new() -> Self {
+        Self {
+            lately: UsualLevel::default(),
+            hours: [UsualLevel::default(); HOURS],
+            hour: 0,
+            former: UsualLevel::default(),
+        }
+    }
+
+    /// Learns from a minute with requests.
+    fn learn(&mut self, number: f64, minute: u64, is_unusual: bool) {
+        self.turn(minute);
+        let part = if is_unusual { SLOWLY } else { 1.0 };
+        self.lately.learn(number, LATELY, part);
+        self.hours[of_day(minute / 60)].learn(number, HOURLY, part);
+    }
+
+    /// Whether a number is unusual at this minute.
+    fn is_exceeded_by(&mut self, number: f64, minute: u64) -> bool {
+        self.turn(minute);
+        self.lately.minutes >= KNOWN && number.ln_1p() > self.level().most()
+    }
+
+    /// Whether twice this number would still be usual.
+    fn is_far_above(&self, number: f64) -> bool {
+        (number * 2.0).ln_1p() < self.level().most()
+    }
+
+    /// The lowest and the highest usual number.
+    fn range(&self) -> (f64, f64) {
+        let UsualLevel { mean, deviation, .. } = *self.level();
+        let spread = 2.0 * deviation.max(LEAST_DEVIATION);
+        ((mean - spread).exp_m1().max(0.0), (mean + spread).exp_m1())
+    }
+
+    /// The level of this hour on former days if enough minutes of it are known, otherwise the level of the last hours.
+    fn level(&self) -> &UsualLevel {
+        if self.former.minutes >= KNOWN { &self.former } else { &self.lately }
+    }
+
+    fn turn(&mut self, minute: u64) {
+        let hour = minute / 60;
+        if hour != self.hour {
+            (self.hour, self.former) = (hour, self.hours[of_day(hour)]);
+        }
+    }
+}
+
+impl UsualLevel {
+    fn learn(&mut self, number: f64, memory: f64, part: f64) {
+        let (number, deviation) = (number.ln_1p(), self.deviation.max(LEAST_DEVIATION));
+        let mut away = number - self.mean;
+        if self.minutes >= KNOWN {
+            away = away.clamp(-TAUGHT * deviation, TAUGHT * deviation);
+        }
+        let weight = part / (self.minutes + 1.0).min(memory);
+        self.mean += weight * away;
+        // The mean absolute deviation of a normal distribution is about four fifths of its standard deviation.
+        self.deviation += weight * (1.25 * away.abs() - self.deviation);
+        self.minutes += part;
+    }
+
+    fn most(&self) -> f64 {
+        self.mean + FACTOR.ln().max(DEVIATIONS * self.deviation)
+    }
+}
+
+/// The hour of the day, which is below 24.
+#[expect(clippy::cast_possible_truncation, reason = "it is below 24")]
+fn of_day(hour: u64) -> usize {
+    (hour % HOURS as u64) as usize
+}
+
+// When an alarm begins and ends: [`AlarmWatch`].
+
+/// The slots in a row that are unusual before an alarm begins.
+const BEGINS: u32 = 2;
+/// The slots in a row that are usual before it ends: five minutes.
+const ENDS: u32 = 5 * MINUTE;
+/// The slots between two alarms of one cause: ten minutes.
+const APART: u32 = 10 * MINUTE;
+
+/// One cause of alarms.
+#[derive(Default)]
+struct AlarmWatch {
+    /// The alarm, while it lasts.
+    alarm: Option<Alarm>,
+    /// The slot in which it was last reported.
+    told: Option<u32>,
+    /// Whether an alarm was reported, so that its end has to be reported too.
+    is_open: bool,
+    /// Slots in a row that contradict the current state.
+    slots: u32,
+}
+
+/// The verdict on a slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SlotVerdict {
+    Unusual,
+    /// Neither: an alarm goes on, and none begins.
+    Between,
+    AsUsual,
+}
+
+impl AlarmWatch {
+    /// The current alarm.
+    fn alarm(&self) -> Option<&Alarm> {
+        self.alarm.as_ref()
+    }
+
+    /// Ends a slot, and returns the alarm to report, if any.
+    fn turn(&mut self, slot: u32, found: SlotVerdict, alarm: impl FnOnce() -> Alarm) -> Option<Alarm> {
+        let lasts = self.alarm.is_some();
+        let (against, enough) =
+            if lasts { (SlotVerdict::AsUsual, ENDS) } else { (SlotVerdict::Unusual, BEGINS) };
+        self.slots = if found == against { self.slots + 1 } else { 0 };
+        if let Some(lasting) = self.alarm.as_mut().filter(|_| found == SlotVerdict::Unusual) {
+            let since_us = lasting.since_us;
+            *lasting = alarm();
+            lasting.since_us = since_us;
+        } else if self.slots >= enough {
+            self.slots = 0;
+            if lasts {
+                self.alarm = None;
+                let is_told = std::mem::take(&mut self.is_open);
+                return is_told.then(|| {
+                    let mut over = alarm();
+                    over.is_over = true;
+                    over
+                });
+            }
+            self.alarm = Some(alarm());
+        }
+        let is_due = self.told.is_none_or(|told| slot.saturating_sub(told) >= APART);
+        if self.alarm.is_none() || self.is_open || !is_due {
+            return None;
+        }
+        (self.told, self.is_open) = (Some(slot), true);
+        self.alarm.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests;

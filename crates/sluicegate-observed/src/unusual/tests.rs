@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use sluicegate_core::Key;
 
-use super::sample::{KeySample, MINUTE};
+use crate::unusual::sample::{KeySample, MINUTE};
 
 fn see(sample: &mut KeySample, keys: impl Iterator<Item = u64>, slot: u32) {
     keys.for_each(|key| _ = sample.see(Key::from(key).as_ref(), slot));

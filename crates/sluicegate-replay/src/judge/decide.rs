@@ -11,24 +11,20 @@
 
 use std::hint::black_box;
 
-use sluicegate_core::Policy;
 use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::{Algorithm, ConfigError, Policy, Quota};
 use sluicegate_tower::limits::Limits;
 
-use crate::error::ReplayError;
-use crate::judge::alone::{COMPARED, OtherAlgorithm};
-use crate::judge::evaluator::{Evaluator, Verdict, gives_back};
+use crate::judge::evaluator::{COMPARED, Evaluator, OtherAlgorithm, Verdict, gives_back};
 use crate::judge::figures::{RowTally, RuleFigures};
 use crate::judge::keys::RowKeys;
-use crate::judge::order::{NumberedAsk, QueuedAsk};
-use crate::judge::second::{Judge, Second};
+use crate::judge::order::{Judge, NumberedAsk, QueuedAsk, Second};
 use crate::judge::states::StateTables;
 use crate::judge::suggest::{AskKind, LogRecord, RecordedAsk, WantedLimits, suggest_all};
-use crate::judge::trial;
 use crate::judge::unusual::{MinuteCells, find};
+use crate::outcome::Unusual;
 use crate::read::{Brought, CountedRow, Marks, OWN_OF_ROW, ParsedBatch, Rows};
-use crate::settings::{ReplaySettings, WithinSecond};
-use crate::unusual::Unusual;
+use crate::replay::{ReplayError, ReplaySettings, WithinSecond};
 
 /// The bytes of memory for the record of `--suggest`.
 const RECORD_BYTES: usize = 256 << 20;
@@ -229,7 +225,65 @@ fn counted(row: CountedRow) -> Result<RowTally, ReplayError> {
     let Some(group) = group else { return Ok(RowTally::new(name, limit, policy)) };
     // Names are bounded; a dot is part of no other name that is so long.
     let own = format!("{:.50}.{group}", policy.name());
-    let copy = trial::copy(&policy, &own, policy.algorithm(), &trial::quotas(&policy));
+    let copy = copy(&policy, &own, policy.algorithm(), &quotas(&policy));
     let copy = copy.map_err(ReplayError::limits)?.in_mode(PolicyMode::Shadow);
     Ok(RowTally::new(name, limit, copy).of_group(group))
+}
+
+// Copies of a policy that are tried out beside it, under another algorithm.
+//
+// A trial has to equal the policy in everything but the one tried difference, or its figures would compare two differences at once. So it
+// is built by the same builder, and a test compares a copy that changes nothing with its original.
+
+/// A policy of this name with these quotas, under this algorithm. Its waits, its counting of refused requests, its suspensions and its room
+/// for keys are those of `policy`.
+///
+/// # Errors
+/// When the algorithm cannot keep the quotas, such as a burst under an algorithm that supports none.
+pub(super) fn copy(
+    policy: &Policy,
+    name: &str,
+    algorithm: Algorithm,
+    quotas: &[Quota],
+) -> Result<Policy, ConfigError> {
+    let first = quotas.first().copied().unwrap_or(Quota::per_second(1));
+    let mut builder = Policy::builder(name, algorithm, first).on_exceeded(policy.on_exceeded());
+    for quota in quotas.iter().skip(1) {
+        builder = builder.and(*quota);
+    }
+    if policy.counts_rejected() {
+        builder = builder.count_rejected();
+    }
+    if let Some(keys) = policy.table_size() {
+        builder = builder.table_size(keys);
+    }
+    builder = builder.on_full(policy.on_full());
+    if let Some(suspension) = policy.suspension()
+        && let (Some((after, within)), Some(first), Some(longest), Some(remembers)) =
+            (suspension.after(), suspension.lasts(0), suspension.lasts(u64::MAX), suspension.remembers())
+    {
+        builder = builder.suspend(after, within, first).up_to(longest).remember(remembers);
+    }
+    let copy = builder.build()?;
+    Ok(if policy.takes_quotas() { copy.taking_quotas() } else { copy })
+}
+
+/// The quotas of a policy alone, as they are written in a file.
+pub(super) fn quotas(policy: &Policy) -> Vec<Quota> {
+    policy.quotas().iter().map(|quota| quota.quota()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_waits_counts_suspends_and_has_room_as_its_policy_does() {
+        let policy = Policy::gcra("p", "5/min burst 3").suspend(3, "1min", "5min").up_to("1h").remember("2h");
+        let policy = policy.on_exceeded("wait 2s".parse().unwrap()).count_rejected();
+        let policy = policy.table_size(50).on_full("inherit".parse().unwrap()).build().unwrap();
+        assert_eq!(copy(&policy, "p", policy.algorithm(), &quotas(&policy)).unwrap(), policy);
+        let mixed = Policy::gcra("p", "5/min").and("9/d by sliding-log").build().unwrap();
+        assert_eq!(copy(&mixed, "p", mixed.algorithm(), &quotas(&mixed)).unwrap(), mixed);
+    }
 }

@@ -11,11 +11,10 @@ use std::time::Duration;
 
 use sluicegate_core::{Algorithm, Key, Policy};
 
-use crate::frontier::Frontier;
-use crate::group::KeyGroup;
 use crate::judge::evaluator::Verdict;
+use crate::outcome::KeyGroup;
 use crate::read::{Brought, OWN_OF_ROW};
-use crate::suggestion::Suggestion;
+use crate::suggestion::{Frontier, Suggestion};
 
 /// Minutes of the log begin where those of Unix time do.
 pub(crate) const MINUTE_US: u64 = 60_000_000;

@@ -15,7 +15,7 @@ use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 
 use crate::judge::order::NumberedAsk;
-use crate::judge::slots::{Slots, hash_of, next_number};
+use crate::judge::states::{Slots, hash_of, next_number};
 use crate::read::{KeyedAsk, ParsedBatch};
 
 /// Keys with a number in each row that has asked for them, in the order of their first request there. The counts of a row are in lists by

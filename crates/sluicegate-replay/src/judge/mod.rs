@@ -6,22 +6,19 @@
 //!                                       +--> keys, rows in slots                                   +--> figures, and events for suggestions
 //! ```
 
-mod alone;
 mod decide;
 mod evaluator;
 mod figures;
 mod keys;
 mod order;
-#[cfg(test)]
-mod random;
-mod second;
-mod slots;
 mod states;
 mod suggest;
-mod trial;
 mod unusual;
 
 pub(crate) use self::decide::LogEvaluation;
 pub(crate) use self::figures::MINUTE_US;
 pub use self::figures::{Compared, Distribution, RejectedKey, RuleFigures, RuleMinute, Worst};
 pub(crate) use self::order::Order;
+
+#[cfg(test)]
+mod random;

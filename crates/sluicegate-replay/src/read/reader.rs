@@ -14,25 +14,27 @@
 //!
 //! A request that is left out of one limit may still ask another one.
 
+use std::borrow::Cow;
+use std::hash::BuildHasher;
 use std::mem;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
+use foldhash::fast::FixedState;
 use http::header::USER_AGENT;
+use http::{HeaderValue, Method, Request, Uri};
+use ipnet::IpNet;
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
+use sluicegate_tower::key::PeerAddr;
 use sluicegate_tower::limits::{Meeting, Met, MetAsk, NoAsk};
 use smallvec::SmallVec;
 
-use crate::counts::{Puzzle, ReadCounts, SHOWN};
-use crate::read::brought::OWN_OF_ROW;
-use crate::read::format::Format;
-use crate::read::format::entry::LogEntry;
+use crate::outcome::{Puzzle, ReadCounts, SHOWN};
 use crate::read::format::time::TimeReader;
+use crate::read::format::{Format, LogEntry};
 use crate::read::lines::{LONGEST, LineBatch};
-use crate::read::request::Head;
-use crate::read::rows::{Enforced, RowGroups, Rows};
-use crate::read::visit::{NO_CLIENT, RequestMarks, network_of};
+use crate::read::rows::{Enforced, OWN_OF_ROW, RowGroups, Rows};
 
 /// The moment when a request came, and the status of its response.
 #[derive(Clone, Copy, Debug)]
@@ -265,3 +267,188 @@ impl LineParser {
 
 const NO_KEY: &str = "the log does not say the key";
 const TOO_LONG: &str = "it is longer than 256 KiB";
+
+// A request as the service would have seen it, made from a line.
+//
+// Nothing is copied: method, URL and header fields point into the batch that the line was read in, and the map of header fields and the
+// extensions are reused after they are emptied. A new request for each line would take several allocations.
+
+/// The head of a request, made anew for each line in the same place.
+#[derive(Debug, Default)]
+pub(super) struct Head(Request<()>);
+
+impl Head {
+    /// The request of a line, or the reason why no server would have taken it. The line stands in these bytes, which the request shares,
+    /// and its entry is used up.
+    ///
+    /// # Errors
+    /// When HTTP does not have the method or the URL. A header field with bytes that no field may have is left out: a server would have
+    /// refused the request, and a log that escapes the bytes in another way says nothing about it.
+    pub(super) fn of(
+        &mut self,
+        entry: &mut LogEntry<'_>,
+        bytes: &Bytes,
+    ) -> Result<&Request<()>, &'static str> {
+        let shared = |text: Cow<'_, str>| match text {
+            Cow::Borrowed(text) => bytes.slice_ref(text.as_bytes()),
+            Cow::Owned(text) => text.into(),
+        };
+        *self.0.method_mut() =
+            Method::from_bytes(entry.method.as_bytes()).map_err(|_| "its method is none of HTTP")?;
+        let target = match &entry.query {
+            Some(query) if !entry.target.contains('?') => format!("{}?{query}", entry.target).into(),
+            _ => shared(mem::take(&mut entry.target)),
+        };
+        *self.0.uri_mut() = Uri::from_maybe_shared(target).map_err(|_| "its URL is none")?;
+        let headers = self.0.headers_mut();
+        headers.clear();
+        for (name, value) in entry.headers.drain(..) {
+            if let Ok(value) = HeaderValue::from_maybe_shared(shared(value)) {
+                headers.append(name, value);
+            }
+        }
+        let extensions = self.0.extensions_mut();
+        match (entry.peer, extensions.get_mut::<PeerAddr>()) {
+            (Some(ip), Some(known)) => known.0.set_ip(ip),
+            (Some(ip), None) => _ = extensions.insert(PeerAddr(SocketAddr::new(ip, 0))),
+            (None, _) => extensions.clear(),
+        }
+        Ok(&self.0)
+    }
+}
+
+// Small marks of a request, by which unusual traffic is found: [`RequestMarks`], and the texts that they stand for: [`Marks`].
+//
+// A user agent and a path are each one of 65,535 buckets, by a hash: so a log of any number of paths takes the same memory. Two texts
+// may share a bucket. The text that a bucket is shown by is the one that came most often in it, if one makes more than half of it.
+//
+// # Source
+// The vote for a text is that of Boyer and Moore, "MJRTY: A fast majority vote algorithm" (1991).
+
+/// The bucket of a request that has no such text.
+pub(crate) const NO_TEXT: u16 = 0;
+
+/// The number of a request whose client is not known.
+pub(crate) const NO_CLIENT: u32 = u32::MAX;
+
+/// The most characters that are kept of a text.
+const LONGEST_TEXT: usize = 120;
+
+/// The marks of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RequestMarks {
+    /// The address of its client, or of its peer where no rule says the client.
+    pub(crate) client: Option<IpAddr>,
+    /// The bucket of its user agent.
+    pub(crate) agent: u16,
+    /// The bucket of its path, without the query.
+    pub(crate) path: u16,
+}
+
+/// The network of an address by which clients are grouped: its /24, or its /48 of IPv6.
+pub(crate) fn network_of(address: IpAddr) -> IpNet {
+    let bits = if address.is_ipv4() { 24 } else { 48 };
+    IpNet::new(address, bits).map_or_else(|_| address.into(), |network| network.trunc())
+}
+
+/// The texts of user agents and paths, by their buckets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Marks {
+    pub(crate) agents: Texts,
+    pub(crate) paths: Texts,
+}
+
+impl Marks {
+    /// Adds the texts that another thread has met.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { agents: self.agents.and(other.agents), paths: self.paths.and(other.paths) }
+    }
+}
+
+/// The texts of one kind.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Texts(Vec<Option<Box<Candidate>>>);
+
+/// The text that is ahead in its bucket.
+#[derive(Clone, Debug)]
+struct Candidate {
+    hash: u64,
+    votes: u32,
+    text: String,
+}
+
+impl Texts {
+    /// The bucket of a text, for which the text votes.
+    pub(crate) fn bucket(&mut self, text: &str) -> u16 {
+        if text.is_empty() || text == "-" {
+            return NO_TEXT;
+        }
+        let hash = FixedState::default().hash_one(text.as_bytes());
+        let bucket = u16::try_from(hash % u64::from(u16::MAX)).unwrap_or(0) + 1;
+        let place = usize::from(bucket);
+        if self.0.len() <= place {
+            self.0.resize(usize::from(u16::MAX) + 1, None);
+        }
+        match &mut self.0[place] {
+            Some(ahead) if ahead.hash == hash => ahead.votes = ahead.votes.saturating_add(1),
+            Some(ahead) if ahead.votes > 0 => ahead.votes -= 1,
+            slot => {
+                let text = text.chars().take(LONGEST_TEXT).flat_map(char::escape_debug).collect();
+                *slot = Some(Box::new(Candidate { hash, votes: 1, text }));
+            }
+        }
+        bucket
+    }
+
+    /// The text of a bucket, if one was met in it.
+    pub(crate) fn text(&self, bucket: u16) -> Option<&str> {
+        self.0.get(usize::from(bucket))?.as_ref().map(|ahead| &*ahead.text)
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        if self.0.len() < other.0.len() {
+            self.0.resize(other.0.len(), None);
+        }
+        for (own, other) in self.0.iter_mut().zip(other.0) {
+            match (&mut *own, other) {
+                (_, None) => {}
+                (Some(own), Some(other)) if own.hash == other.hash => {
+                    own.votes = own.votes.saturating_add(other.votes);
+                }
+                (Some(own), Some(other)) if own.votes >= other.votes => own.votes -= other.votes,
+                (own, Some(mut other)) => {
+                    other.votes -= own.as_ref().map_or(0, |own| own.votes);
+                    *own = Some(other);
+                }
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_is_shown_by_the_text_that_most_requests_of_it_have() {
+        let (mut one, mut other) = (Texts::default(), Texts::default());
+        let login = one.bucket("/login");
+        (0..9).for_each(|_| assert_eq!(one.bucket("/login"), login));
+        // Another text in the same bucket.
+        let mut others = Texts::default();
+        let same = (0..).map(|n| format!("/{n}")).find(|text| others.bucket(text) == login).unwrap();
+        (0..4).for_each(|_| _ = other.bucket(&same));
+        assert_eq!(other.text(login), Some(&*same));
+        assert_eq!(other.and(one).text(login), Some("/login"));
+        assert_eq!((Texts::default().bucket("-"), Texts::default().bucket("")), (NO_TEXT, NO_TEXT));
+    }
+
+    #[test]
+    fn texts_of_clients_are_bounded_and_escaped() {
+        let mut texts = Texts::default();
+        let bucket = texts.bucket(&format!("\u{1b}[31m{}", "x".repeat(10_000)));
+        let shown = texts.text(bucket).unwrap();
+        assert!(shown.starts_with("\\u{1b}[31m") && shown.len() < 2 * LONGEST_TEXT, "{shown}");
+    }
+}

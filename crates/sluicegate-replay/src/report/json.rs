@@ -6,13 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::frontier::{Counted, Frontier, FrontierPoint};
-use crate::group::KeyGroup;
 use crate::judge::RuleFigures;
-use crate::outcome::ReplayOutcome;
+use crate::outcome::{KeyGroup, ReplayOutcome, Unusual};
 use crate::read::time::rfc3339;
-use crate::suggestion::UnusualSide;
-use crate::unusual::Unusual;
+use crate::suggestion::{Counted, Frontier, FrontierPoint, UnusualSide};
 
 /// The version rises when a name changes its meaning or goes; names may be added.
 const VERSION: u64 = 1;

@@ -5,13 +5,13 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{chart, frontier};
 use crate::judge::{MINUTE_US, RuleFigures, RuleMinute};
 use crate::outcome::ReplayOutcome;
 use crate::read::time::shown;
+use crate::replay::WithinSecond;
 use crate::report::json::{quota, quotas};
 use crate::report::table::{counted, not_learned, unusual, wait};
-use crate::settings::WithinSecond;
+use crate::report::{picture, table};
 
 const STYLE: &str = include_str!("style.css");
 
@@ -94,11 +94,11 @@ impl ReplayOutcome {
         html! {
             section id=(format!("rule-{number}")) {
                 h2 { (rule.name) " " small { (rule.policy.name()) ": " (quota(rule)) ", " (rule.policy.algorithm()) } }
-                (chart::over_time(&rule.minutes, "Requests over time"))
+                (picture::over_time(&rule.minutes, "Requests over time"))
                 @if let Some(worst) = rule.worst {
                     details {
                         summary { "The hour around the worst minute" }
-                        (chart::over_time(&around(&rule.minutes, worst.at_us), "Requests around the worst minute"))
+                        (picture::over_time(&around(&rule.minutes, worst.at_us), "Requests around the worst minute"))
                     }
                 }
                 h3 { "Requests per key and minute" }
@@ -106,7 +106,7 @@ impl ReplayOutcome {
                 @if !rule.compared.is_empty() { (compared(rule)) }
                 @if let Some(found) = &rule.suggestion { (suggestion(found, self.unusual_span().as_deref())) }
                 @if let Some(why) = rule.no_suggestion { p { "No suggestion: " (why) "." } }
-                @if let Some(found) = &rule.frontier { (frontier::figure(rule, found)) }
+                @if let Some(found) = &rule.frontier { (table::figure(rule, found)) }
                 @if !rule.top.is_empty() { (offenders(rule)) }
             }
         }
@@ -206,7 +206,7 @@ fn per_minute(rule: &RuleFigures) -> Markup {
                     tr {
                         th { (name) }
                         td.number data-label="Requests at most" { (at) }
-                        td { (chart::part(at, largest, if name == LIMIT { "rejected" } else { "allowed" })) }
+                        td { (picture::part(at, largest, if name == LIMIT { "rejected" } else { "allowed" })) }
                     }
                 }
             }
@@ -243,7 +243,7 @@ fn compared(rule: &RuleFigures) -> Markup {
                         @match &compared.rejected {
                             Ok(rejected) => {
                                 td.number data-label="Rejected" { (rejected) }
-                                td { (chart::part(*rejected, largest.copied().unwrap_or(0), "rejected")) }
+                                td { (picture::part(*rejected, largest.copied().unwrap_or(0), "rejected")) }
                             }
                             Err(why) => { td.number data-label="Rejected" { "-" } td { (why) } }
                         }
@@ -281,7 +281,7 @@ fn offenders(rule: &RuleFigures) -> Markup {
                         th.key { (key.key) @if let Some(own) = &key.quotas { small { (own) } } }
                         td.number data-label="Asked" { (key.asked) }
                         td.number data-label="Rejected" { (key.rejected) }
-                        td { (chart::part(key.rejected, key.asked, "rejected")) }
+                        td { (picture::part(key.rejected, key.asked, "rejected")) }
                     }
                 }
             }

@@ -10,7 +10,7 @@ use sluicegate_core::Quota;
 use sluicegate_rules::{Descriptor, Descriptors};
 use tonic::Status;
 
-use crate::bounds::Bounds;
+use crate::builder::Bounds;
 
 /// A call, as the rules see it.
 pub(super) struct EnvoyCall {

@@ -11,12 +11,10 @@ use sluicegate_tower::limits::{Limits, Refused};
 use sluicegate_tower::rate_limit::Decided;
 use tonic::Status;
 
-use super::answer::DescriptorAnswers;
-use super::call::{EnvoyCall, Hits};
-use crate::app::App;
+use crate::app::{App, Charge, RareLine};
 use crate::asks::{LimiterAsk, LimiterAsks};
-use crate::charge::Charge;
-use crate::rare_line::RareLine;
+use crate::grpc::answer::DescriptorAnswers;
+use crate::grpc::call::{EnvoyCall, Hits};
 
 /// A descriptor to which rules apply, and its asks.
 struct DescriptorAsks {

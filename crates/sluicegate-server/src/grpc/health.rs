@@ -1,13 +1,14 @@
 //! The gRPC health service, which reports the same state as `/readyz`.
 
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::SERVICE_NAME;
-use futures_util::stream::{self, BoxStream, StreamExt};
+use futures_util::stream;
+use futures_util::stream::{BoxStream, StreamExt};
 use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::{Health, HealthServer};
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use crate::ready::Ready;
+use crate::app::Ready;
 
 struct HealthService(Ready);
 

@@ -7,10 +7,10 @@ mod health;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{self, Next};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use axum::{Router, middleware};
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
 };
@@ -19,9 +19,8 @@ use http::HeaderValue;
 use tonic::server::NamedService;
 use tonic::{Code, Status};
 
-use self::call::EnvoyCall;
-use crate::app::App;
-use crate::sending::InProgress;
+use crate::app::{App, InProgress};
+use crate::grpc::call::EnvoyCall;
 
 /// The header field in which a response without a body has its status.
 const STATUS: &str = "grpc-status";

@@ -13,7 +13,7 @@ use sluicegate_tower::limits::{Limits, Refused};
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::respond::ProblemJson;
 
-use super::problem::CallProblem;
+use crate::http::problem::CallProblem;
 use crate::receipt::ReceiptToken;
 
 /// Whether the caller may proceed, and the state of the keys.

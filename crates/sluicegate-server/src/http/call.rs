@@ -2,21 +2,29 @@
 
 use std::time::Duration;
 
+use axum::body::Body;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluicegate_core::RateLimiter;
+use serde::de::DeserializeOwned;
 use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::TimeSpan;
+use sluicegate_core::store::Mode;
+use sluicegate_core::{Decision, Policy, RateLimiter};
 use sluicegate_rules::Rules;
 use sluicegate_tower::limits::{ChosenQuotas, Limits};
+use sluicegate_tower::rate_limit::Decided;
 
-use super::ask::Verb;
-use super::described::DescribedRequest;
-use super::key::JsonKey;
-use super::problem::CallProblem;
+use crate::app::App;
 use crate::asks::{LimiterAsk, LimiterAsks};
-use crate::bounds::Bounds;
-use crate::receipt::USED;
+use crate::builder::Bounds;
+use crate::http::answer::{HttpReply, Replied};
+use crate::http::described::DescribedRequest;
+use crate::http::key::JsonKey;
+use crate::http::problem::CallProblem;
+use crate::receipt::{ReceiptToken, USED};
 
 /// A check of one policy.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -117,7 +125,7 @@ impl HttpCall {
     }
 
     /// The longest wait for a turn.
-    pub(super) fn longest_wait(&self, bounds: &Bounds) -> Result<Duration, CallProblem> {
+    fn longest_wait(&self, bounds: &Bounds) -> Result<Duration, CallProblem> {
         let Some(text) = &self.wait else { return Ok(Duration::ZERO) };
         let wait: TimeSpan = text.parse().map_err(|_| {
             CallProblem::bad(format!("\"wait\" is {text:?}, which is not a time: write it as 2s or 500ms"))
@@ -172,7 +180,7 @@ impl HttpCall {
     }
 
     /// Refuses members that have no meaning for this operation.
-    pub(super) fn check_members(&self, verb: Verb) -> Result<(), CallProblem> {
+    fn check_members(&self, verb: Verb) -> Result<(), CallProblem> {
         let is_of_receipt = verb == Verb::Refund && self.receipt.is_some();
         let is_stray = |member: &str| match member {
             "wait" => verb != Verb::Reserve,
@@ -223,4 +231,192 @@ fn limiter(rules: &Rules, policy: &str) -> Result<RateLimiter, CallProblem> {
             format!("there is no policy {policy:?} in the rules file"),
         )
     })
+}
+
+// Request bodies: JSON within the bounds.
+
+/// A body may take one of this many parts of the time for a request.
+const PART: u32 = 3;
+
+/// Reads and parses a body.
+pub(super) async fn read<T: DeserializeOwned>(
+    bounds: &Bounds,
+    request: Request<Body>,
+) -> Result<T, CallProblem> {
+    let (head, body) = request.into_parts();
+    // A web page of another origin can send text without a preflight request, but not JSON.
+    if !is_json(&head.headers) {
+        return Err(CallProblem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "the body has to be JSON, sent with Content-Type: application/json",
+        ));
+    }
+    let too_long = || {
+        CallProblem::too_much(format!(
+            "the body is longer than {} bytes, the most that this server reads",
+            bounds.body
+        ))
+    };
+    let announced =
+        head.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > bounds.body) {
+        return Err(too_long());
+    }
+    let longest = bounds.request / PART;
+    let read =
+        tokio::time::timeout(longest, Limited::new(body, bounds.body).collect()).await.map_err(|_| {
+            CallProblem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                format!("the body did not arrive within {longest:?}"),
+            )
+        })?;
+    let bytes = match read {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => return Err(too_long()),
+        Err(_) => return Err(CallProblem::bad("the body ended early")),
+    };
+    serde_json::from_slice(&bytes)
+        .map_err(|error| CallProblem::bad(format!("the body cannot be read: {error}")))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media = media.split(';').next().unwrap_or_default().trim();
+    media.eq_ignore_ascii_case("application/json") || media.to_ascii_lowercase().ends_with("+json")
+}
+
+// The decisions of the API: `/v1/check`, `/v1/peek` and `/v1/reserve`.
+
+/// The operation of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// Decides now, and spends.
+    Check,
+    /// Decides now, and spends nothing.
+    Peek,
+    /// Decides, waits for a turn, and gives a receipt.
+    Reserve,
+    /// Gives units back.
+    Refund,
+    /// Resets keys.
+    Reset,
+}
+
+/// Performs one call.
+pub(super) async fn ask(app: &App, limits: &Limits, verb: Verb, call: &HttpCall) -> Replied {
+    call.check_members(verb)?;
+    match (verb, call.receipt()) {
+        (Verb::Refund, Some(receipt)) => return refund(app, call, receipt).await,
+        (Verb::Refund | Verb::Reset, _) => return change(app, limits, verb, call).await,
+        _ => {}
+    }
+    match call.subject(&app.rules, limits, &app.bounds)? {
+        // Every key in it is unlimited.
+        CallSubject::Named(asks) if asks.is_empty() => Ok(HttpReply::Allowed(None, None)),
+        CallSubject::Named(asks) => decide(app, limits, verb, call, &asks).await,
+        CallSubject::Request(request) if verb == Verb::Check => by_rules(app, limits, &request).await,
+        CallSubject::Request(request) => match LimiterAsks::of(limits, (&*request).into()) {
+            Ok(asks) if !asks.is_empty() => decide(app, limits, verb, call, &asks).await,
+            Ok(asks) => {
+                if verb == Verb::Reserve {
+                    asks.check_shadows();
+                }
+                Ok(HttpReply::Allowed(None, None))
+            }
+            // The rules refuse it without a limit, so nothing is spent.
+            Err(_) => by_rules(app, limits, &request).await,
+        },
+    }
+}
+
+/// Decides a described request as a layer with these rules does; it waits where a policy waits.
+async fn by_rules(app: &App, limits: &Limits, request: &Request<()>) -> Replied {
+    match app.ready.unless_ending(limits.decide(request)).await {
+        // `refund_if` looks at the response of a service, and there is none here.
+        Some(Ok(admitted)) => Ok(HttpReply::Allowed(admitted.decided().cloned(), None)),
+        Some(Err(refused)) => Ok(HttpReply::Refused(refused)),
+        None => Err(CallProblem::shutting_down()),
+    }
+}
+
+async fn decide(app: &App, limits: &Limits, verb: Verb, call: &HttpCall, asks: &LimiterAsks) -> Replied {
+    match verb {
+        Verb::Reserve => {
+            let mut decision = reserve(app, call, asks).await?;
+            let receipt = app.receipts.write(asks.receipts(&mut decision));
+            Ok(reply(limits, asks, decision, receipt))
+        }
+        Verb::Peek => Ok(HttpReply::Reported(asks.label(asks.decide(Mode::Peek).await?), None)),
+        _ => Ok(reply(limits, asks, asks.decide(Mode::Spend).await?, None)),
+    }
+}
+
+async fn reserve(app: &App, call: &HttpCall, asks: &LimiterAsks) -> Result<Decision, CallProblem> {
+    for asked in asks.iter() {
+        // Makes refunds exact.
+        let kept = asked.limiter.remember(Policy::with_refunds);
+        kept.map_err(|error| CallProblem::bad(error.to_string()))?;
+    }
+    let longest = call.longest_wait(&app.bounds)?;
+    if longest.is_zero() {
+        return Ok(asks.decide(Mode::Spend).await?);
+    }
+    let _waiting = app.waiting.try_acquire().map_err(|_| {
+        let most = app.bounds.waiting;
+        CallProblem::temporary(format!(
+            "{most} requests wait for their turn, the most that this server accepts"
+        ))
+    })?;
+    Ok(app.ready.unless_ending(asks.reserve(longest)).await.ok_or_else(CallProblem::shutting_down)??)
+}
+
+/// The reply to a decision.
+fn reply(
+    limits: &Limits,
+    asks: &LimiterAsks,
+    decision: Decision,
+    receipt: Option<ReceiptToken>,
+) -> HttpReply {
+    let decided = asks.label(decision);
+    if decided.is_allowed() {
+        asks.check_shadows();
+        return HttpReply::Allowed(Some(decided), receipt);
+    }
+    match limits.conclude(decided) {
+        Ok(_) => HttpReply::Allowed(None, receipt),
+        Err(refused) => HttpReply::Refused(refused),
+    }
+}
+
+// The changes of the API: `/v1/settle`, `/v1/refund` and `/v1/reset`.
+
+/// Charges or gives back the difference between the reserved and the actual units.
+pub(super) async fn settle(app: &App, settlement: &Settlement) -> Replied {
+    let mut redeemed = app.receipts.redeem(&settlement.receipt).await?;
+    let (policies, settled) = (redeemed.policies(), redeemed.settle(settlement.actual));
+    Ok(HttpReply::Reported(Decided::new(settled.await?, policies), None))
+}
+
+/// Gives back units of a receipt, and issues a receipt for the units that are left.
+pub(super) async fn refund(app: &App, call: &HttpCall, receipt: &str) -> Replied {
+    let mut redeemed = app.receipts.redeem(receipt).await?;
+    let (policies, given) = (redeemed.policies(), redeemed.refund(call.units()));
+    let decided = Decided::new(given.await?, policies);
+    let rest = redeemed.rest(&app.receipts);
+    Ok(HttpReply::Reported(decided, rest))
+}
+
+/// Gives back units of keys, or resets keys.
+async fn change(app: &App, limits: &Limits, verb: Verb, call: &HttpCall) -> Replied {
+    let asks = match call.subject(&app.rules, limits, &app.bounds)? {
+        CallSubject::Named(asks) => asks,
+        CallSubject::Request(request) => LimiterAsks::of(limits, (&*request).into()).map_err(|_| {
+            CallProblem::bad("the rules refuse this request without a limit, so it has no keys")
+        })?,
+    };
+    if asks.is_empty() {
+        return Ok(HttpReply::Allowed(None, None));
+    }
+    let mode = if verb == Verb::Reset { Mode::Reset } else { Mode::Refund };
+    Ok(HttpReply::Reported(asks.label(asks.decide(mode).await?), None))
 }

@@ -1,33 +1,28 @@
 //! The HTTP API.
 
 mod answer;
-mod ask;
-mod body;
 mod call;
 mod described;
 mod key;
 mod openapi;
-mod pages;
 mod problem;
 mod proxy;
-mod settle;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{Request, State};
-use axum::middleware::{self, Next};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use axum::{Router, middleware};
 use futures_util::future::join_all;
-use http::StatusCode;
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::{HeaderValue, StatusCode};
 
-use self::answer::HttpReply;
-use self::ask::Verb;
-use self::call::{HttpCall, Settlement};
-use self::problem::CallProblem;
-use crate::app::App;
-use crate::sending::InProgress;
+use crate::app::{App, InProgress};
+use crate::http::answer::HttpReply;
+use crate::http::call::{HttpCall, Settlement, Verb};
+use crate::http::problem::CallProblem;
 
 /// Everything that is served over HTTP.
 pub(crate) fn router(app: Arc<App>) -> Router {
@@ -40,7 +35,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/settle", post(settle))
         .route("/v1/refund", of(Verb::Refund))
         .route("/v1/reset", of(Verb::Reset))
-        .route("/metrics", get(pages::metrics))
+        .route("/metrics", get(metrics))
         .route_layer(bounds())
         .route_layer(middleware::from_fn_with_state(Arc::clone(&app), with_secret));
     let proxies = proxy::routes()
@@ -48,13 +43,13 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route_layer(middleware::from_fn_with_state(Arc::clone(&app), proxy::if_named));
     // Without bounds, because it costs nothing to answer them. Probes are answered under any load, or a busy process would be restarted.
     let open = Router::new()
-        .route("/openapi.json", get(pages::openapi))
+        .route("/openapi.json", get(openapi))
         .route("/healthz", get(|| async { "alive\n" }))
-        .route("/readyz", get(pages::ready));
+        .route("/readyz", get(ready));
     let mut router = asked.merge(proxies).merge(open).with_state(Arc::clone(&app));
-    if let Some(page) = pages::status(&app) {
+    if let Some(page) = status(&app) {
         let page = page.route_layer(bounds());
-        let password = middleware::from_fn_with_state(Arc::clone(&app), pages::with_password);
+        let password = middleware::from_fn_with_state(Arc::clone(&app), with_password);
         router = router.merge(page.route_layer(password));
     }
     router
@@ -104,15 +99,15 @@ async fn within_bounds(State(app): State<Arc<App>>, request: Request, next: Next
 
 async fn settle(State(app): State<Arc<App>>, request: Request) -> Response {
     let end = async {
-        let settlement: Settlement = body::read(&app.bounds, request).await?;
-        settle::settle(&app, &settlement).await
+        let settlement: Settlement = call::read(&app.bounds, request).await?;
+        call::settle(&app, &settlement).await
     };
     end.await.map_or_else(IntoResponse::into_response, |end| end.response(&app.rules.limits()))
 }
 
 /// Performs a call, or each call of a batch.
 async fn ask(app: Arc<App>, verb: Verb, request: Request) -> Response {
-    let call: HttpCall = match body::read(&app.bounds, request).await {
+    let call: HttpCall = match call::read(&app.bounds, request).await {
         Ok(call) => call,
         Err(problem) => return problem.into_response(),
     };
@@ -120,16 +115,67 @@ async fn ask(app: Arc<App>, verb: Verb, request: Request) -> Response {
     let limits = app.rules.limits();
     match call.batch(&app.bounds) {
         Ok(None) => {
-            let end = ask::ask(&app, &limits, verb, &call).await;
+            let end = call::ask(&app, &limits, verb, &call).await;
             end.map_or_else(IntoResponse::into_response, |end| end.response(&limits))
         }
         Ok(Some(calls)) => {
             let answers = calls.iter().map(async |call| {
-                let end = ask::ask(&app, &limits, verb, call).await;
+                let end = call::ask(&app, &limits, verb, call).await;
                 end.map_or_else(|problem| problem.in_batch(), HttpReply::json)
             });
             answer::batch(join_all(answers).await)
         }
         Err(problem) => problem.into_response(),
     }
+}
+
+// Readiness, metrics, the status page and the OpenAPI document.
+
+/// `/readyz`.
+async fn ready(State(app): State<Arc<App>>) -> Response {
+    match app.ready.why_not() {
+        None => "ready\n".into_response(),
+        Some(why) => CallProblem::temporary(why).into_response(),
+    }
+}
+
+/// `/metrics`, in the text format of Prometheus.
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let Some(render) = &app.metrics else {
+        return CallProblem::new(StatusCode::NOT_FOUND, "this server has no metrics").into_response();
+    };
+    if let Some(observed) = &app.observed {
+        // Gauges that change without a decision are updated now.
+        observed.refresh().await;
+    }
+    let mut response = render().into_response();
+    let text = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, text);
+    response
+}
+
+/// `/openapi.json`.
+async fn openapi() -> Response {
+    crate::http::answer::response(StatusCode::OK, "application/json", crate::http::openapi::document())
+}
+
+/// The status page, if there is one.
+fn status(app: &App) -> Option<Router> {
+    let page = app.page.as_ref()?;
+    Some(Router::new().nest_service("/status", page.clone()).route_service("/status.json", page.clone()))
+}
+
+/// Requires the secret as the password, if one is set.
+async fn with_password(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    if app.access.is_open() || app.access.operator(request.headers()).is_some() {
+        return next.run(request).await;
+    }
+    let mut response = CallProblem::new(
+        StatusCode::UNAUTHORIZED,
+        "log in with any user name and the secret of this server as the password",
+    )
+    .into_response();
+    let basic = HeaderValue::from_static("Basic realm=\"sluicegate\", charset=\"UTF-8\"");
+    response.headers_mut().insert(WWW_AUTHENTICATE, basic);
+    response
 }

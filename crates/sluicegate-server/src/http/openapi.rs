@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
-use super::answer::CheckAnswer;
-use super::call::{HttpCall, Settlement};
+use crate::http::answer::CheckAnswer;
+use crate::http::call::{HttpCall, Settlement};
 
 /// The document, which all responses share.
 pub(super) fn document() -> Bytes {

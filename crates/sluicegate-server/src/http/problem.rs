@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
 
-use super::answer::json_response;
-use crate::rare_line::RareLine;
+use crate::app::RareLine;
+use crate::http::answer::json_response;
 use crate::receipt::RedeemError;
 
 /// A call was not performed (RFC 9457).

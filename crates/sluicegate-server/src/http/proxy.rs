@@ -22,10 +22,9 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use sluicegate_tower::key::PeerAddr;
 use sluicegate_tower::respond::ProblemJson;
 
-use super::described::address;
-use super::problem::CallProblem;
-use crate::app::App;
-use crate::rare_line::RareLine;
+use crate::app::{App, RareLine};
+use crate::http::described::address;
+use crate::http::problem::CallProblem;
 
 const EXT_AUTHZ: &str = "/proxy/ext-authz";
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

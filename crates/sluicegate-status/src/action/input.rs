@@ -20,9 +20,9 @@ use http_body::Body;
 use percent_encoding::percent_decode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use sluicegate_core::StoreError;
 use sluicegate_core::policy::TimeSpan;
-
-use super::fault::ActionFault;
+use sluicegate_tower::room::RoomError;
 
 /// Longer than any form of the page: the word of a key has two digits for each of its bytes, and extractors distinguish up to three parts of
 /// 8 KiB.
@@ -282,6 +282,54 @@ fn decode(encoded: &[u8]) -> Option<String> {
     }
     let spaced: Vec<u8> = encoded.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
     percent_decode(&spaced).decode_utf8().ok().map(Cow::into_owned)
+}
+
+// The reason why something was not done: [`ActionFault`].
+//
+// It has a status and a sentence. The sentence is for the operator who sees it on the page, and says what to do.
+
+/// The reason why nothing was done. It names policies and fields, and shows no key.
+#[derive(Debug)]
+pub(crate) struct ActionFault {
+    pub(crate) status: StatusCode,
+    problem: String,
+}
+
+impl ActionFault {
+    pub(crate) fn new(status: StatusCode, problem: impl Into<String>) -> Self {
+        Self { status, problem: problem.into() }
+    }
+
+    pub(super) fn bad(problem: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, problem)
+    }
+
+    pub(super) fn unknown(policy: &str) -> Self {
+        Self::bad(format!("no policy named {policy:?} is open here"))
+    }
+}
+
+impl From<StoreError> for ActionFault {
+    fn from(error: StoreError) -> Self {
+        let is_outage = error.may_succeed_later();
+        let status = if is_outage { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_REQUEST };
+        Self::new(status, error.to_string())
+    }
+}
+
+impl From<RoomError> for ActionFault {
+    fn from(error: RoomError) -> Self {
+        match error {
+            RoomError::Store(error) => error.into(),
+            error => Self::bad(error.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for ActionFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.problem)
+    }
 }
 
 #[cfg(test)]

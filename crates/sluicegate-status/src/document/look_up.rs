@@ -15,9 +15,8 @@ use sluicegate_core::{Decision, Key, Outcome, Policy, Quota, RateLimiter, StoreE
 use sluicegate_observed::ShownKey;
 use sluicegate_tower::limits::{AskExplained, Explanation, LimitExplained, WouldBe};
 
-use super::shape::GivenQuotas;
-use crate::instant::seconds_up;
-use crate::scope::Scope;
+use crate::document::shape::GivenQuotas;
+use crate::page::{Scope, seconds_up};
 use crate::secret::Secret;
 
 /// The length of a suspension by hand, if neither the operator nor the policy sets one.

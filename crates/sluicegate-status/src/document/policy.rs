@@ -15,11 +15,11 @@ use sluicegate_observed::{
     Asker, KeyBudget, Minute, Observed, Offender, OffenderKind, PolicySnapshot, ShownKey,
 };
 
-use super::shape::{
+use crate::document::shape::{
     AskerShown, BudgetShown, GivenQuotas, GivenShown, MinuteShown, OffenderShown, OverrideShown, PerSecond,
     PolicyStatus, QuotaShown, Tighter,
 };
-use crate::instant::rfc3339;
+use crate::page::rfc3339;
 use crate::secret::Secret;
 
 /// The default time for which a policy is tightened.

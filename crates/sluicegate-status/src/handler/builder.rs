@@ -11,12 +11,10 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::LimitsHandle;
 use sluicegate_tower::room::Room;
 
-use super::PageHandler;
-use super::guard::Guard;
-use super::origin::{Hosts, Origin};
 use crate::document::{Notices, RoomEvents};
-use crate::page::StatusPage;
-use crate::scope::Scope;
+use crate::handler::PageHandler;
+use crate::handler::origin::{Guard, Hosts, Origin};
+use crate::page::{Scope, StatusPage};
 use crate::secret::Secret;
 
 /// Collects the settings of a [`StatusPage`]; [`build`](Self::build) reports mistakes.

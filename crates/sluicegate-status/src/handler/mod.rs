@@ -13,32 +13,29 @@
 //! A form is answered by a redirect to the page with the result on it, or by the page if nothing was done; JSON is answered by JSON. Both
 //! have the same effect; they differ only in how they are read, in `action`, and in how they are answered, here.
 
-mod answer;
 mod builder;
-mod guard;
 mod origin;
-mod result;
-mod route;
 
-use http::header::HeaderValue;
+pub use self::builder::StatusPageBuilder;
+
+use http::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
+    REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body::Body;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sluicegate_core::clock::Clock;
 
-use self::answer::TOKEN;
-pub use self::builder::StatusPageBuilder;
-use self::guard::{Guard, Viewer};
-use self::origin::{Hosts, Origin, is_own};
-use self::result::FormResult;
-use self::route::{Destination, asks_for_style};
 use crate::action::{ActionFault, Done, Face, Input, act, look_up};
 use crate::document::{
     Document, Look, LookedUp, Notices, RoomChanged, RoomEvents, STYLE, ShownKeys, Theme, gather, page,
     room_shown, seen,
 };
-use crate::scope::Scope;
+use crate::handler::origin::{Guard, Hosts, Origin, Viewer, is_own};
+use crate::page::Scope;
 use crate::secret::Secret;
 
 /// The message at the head of a page: the result or the failure of an action, and the status of a key.
@@ -77,17 +74,17 @@ impl PageHandler {
         if !self.hosts.admit((&head).into()) {
             let sentence =
                 "this page does not answer for that host: name it by host(..) where the page is built";
-            return answer::text(StatusCode::MISDIRECTED_REQUEST, sentence);
+            return text(StatusCode::MISDIRECTED_REQUEST, sentence);
         }
         let Some(visitor) = self.guard.visitor((&head).into()) else {
-            return answer::text(StatusCode::FORBIDDEN, "this page is for those who run the service");
+            return text(StatusCode::FORBIDDEN, "this page is for those who run the service");
         };
         let Some(place) = Destination::of(&head.uri) else {
-            return answer::text(StatusCode::NOT_FOUND, "there is nothing here: the page is one level up");
+            return text(StatusCode::NOT_FOUND, "there is nothing here: the page is one level up");
         };
         match (head.method.clone(), place) {
             (Method::GET | Method::HEAD, Destination::Page) if asks_for_style(&head.uri) => {
-                answer::css([STYLE, sluicegate_plots::STYLE].concat())
+                css([STYLE, sluicegate_plots::STYLE].concat())
             }
             (Method::GET | Method::HEAD, Destination::Page) => {
                 let said = self.result(&head.uri, &visitor).await;
@@ -101,11 +98,9 @@ impl PageHandler {
                 | Destination::Policy(_)
                 | Destination::Room(_)),
             ) => self.act((head, place), body, &visitor).await,
-            (_, Destination::Page) => answer::not_allowed("GET, HEAD, POST"),
-            (_, Destination::Json) => answer::not_allowed("GET, HEAD"),
-            (_, Destination::Key(_) | Destination::Policy(_) | Destination::Room(_)) => {
-                answer::not_allowed("POST")
-            }
+            (_, Destination::Page) => not_allowed("GET, HEAD, POST"),
+            (_, Destination::Json) => not_allowed("GET, HEAD"),
+            (_, Destination::Key(_) | Destination::Policy(_) | Destination::Room(_)) => not_allowed("POST"),
         }
     }
 
@@ -129,7 +124,7 @@ impl PageHandler {
 
     /// The document as data. Its token is in a header, because documents are stored and shown, and a token should not be.
     fn json(&self, visitor: &Viewer) -> Response<String> {
-        let mut response = answer::json(StatusCode::OK, &self.document());
+        let mut response = json_response(StatusCode::OK, &self.document());
         let token = self.token(visitor).and_then(|token| HeaderValue::try_from(token).ok());
         response.headers_mut().extend(token.map(|token| (TOKEN, token)));
         response
@@ -148,7 +143,7 @@ impl PageHandler {
             notice: said.notice.as_ref(),
             found: said.found.as_ref(),
         });
-        answer::html(status, body)
+        html(status, body)
     }
 
     /// The result of the form whose answer led here. A key is looked up anew, because it may have spent since.
@@ -188,7 +183,7 @@ impl PageHandler {
     ) -> Response<String> {
         let Some(face) = Face::of(&head.headers) else {
             let sentence = "send the page's own form, or JSON as application/json";
-            return answer::text(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence);
+            return text(StatusCode::UNSUPPORTED_MEDIA_TYPE, sentence);
         };
         let status = StatusCode::OK;
         match (face, self.done((&head, place), (face, body), visitor).await) {
@@ -198,20 +193,20 @@ impl PageHandler {
                 self.page(&head.uri, visitor, fault.status, &said)
             }
             (Face::Json, Ok((Done::LookedUp(found) | Done::Acted(_, found), _))) => {
-                answer::json(status, &found)
+                json_response(status, &found)
             }
             (Face::Json, Ok((Done::Changed(changed), _))) => {
                 let mut policies = self.document().policies;
                 policies.retain(|policy| changed.policies.contains(&policy.name));
                 match &*policies {
-                    [policy] => answer::json(status, policy),
-                    policies => answer::json(status, &policies),
+                    [policy] => json_response(status, policy),
+                    policies => json_response(status, &policies),
                 }
             }
             (Face::Json, Ok((Done::RoomChanged(changed), _))) => {
-                answer::json(status, &self.scope.room(&changed.room).map(room_shown))
+                json_response(status, &self.scope.room(&changed.room).map(room_shown))
             }
-            (Face::Json, Err(fault)) => answer::json(fault.status, &json!({ "error": fault.to_string() })),
+            (Face::Json, Err(fault)) => json_response(fault.status, &json!({ "error": fault.to_string() })),
         }
     }
 
@@ -232,7 +227,7 @@ impl PageHandler {
         let address =
             outcome.zip(self.secret.as_ref()).and_then(|(outcome, secret)| outcome.address(secret, uri));
         match address {
-            Some(address) => answer::led_to(&address),
+            Some(address) => led_to(&address),
             None => self.page(uri, visitor, StatusCode::OK, &FormAnswer { notice: done.map(Ok), found }),
         }
     }
@@ -278,5 +273,157 @@ impl PageHandler {
             self.room_events.add(changed, operator, self.clock.now_us());
         }
         Ok((done, input))
+    }
+}
+
+// Responses, and the header fields that all of them carry.
+//
+// The policy allows the page only what it needs: its own style sheet, its own forms, and nothing else. If some text were ever drawn
+// unescaped, the browser would still run no script and load nothing.
+
+/// It allows no script, no foreign style, no form to another site, no other base address, and no frame around the page.
+const POLICY: &str =
+    "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// The header in which clients that send JSON find the token that they send back.
+const TOKEN: HeaderName = HeaderName::from_static("x-status-token");
+
+const FIELDS: [(HeaderName, &str); 4] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (CACHE_CONTROL, "no-store"),
+    (REFERRER_POLICY, "no-referrer"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+];
+
+/// A response of the page.
+fn answer(status: StatusCode, kind: &'static str, body: String) -> Response<String> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let fields = FIELDS.into_iter().chain([(CONTENT_TYPE, kind)]);
+    response.headers_mut().extend(fields.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    response
+}
+
+fn html(status: StatusCode, body: String) -> Response<String> {
+    answer(status, "text/html; charset=utf-8", body)
+}
+
+fn css(body: String) -> Response<String> {
+    answer(StatusCode::OK, "text/css; charset=utf-8", body)
+}
+
+/// Redirects to another address, by a GET.
+fn led_to(address: &str) -> Response<String> {
+    let mut response = text(StatusCode::SEE_OTHER, "the result is on the page");
+    response.headers_mut().extend(HeaderValue::try_from(address).ok().map(|address| (LOCATION, address)));
+    response
+}
+
+/// A sentence for a client that was not let in, or sent something else.
+fn text(status: StatusCode, sentence: &str) -> Response<String> {
+    answer(status, "text/plain; charset=utf-8", format!("{sentence}\n"))
+}
+
+fn json_response(status: StatusCode, body: &impl Serialize) -> Response<String> {
+    // The body holds only numbers and text under names, all of which JSON can write.
+    answer(status, "application/json_response", serde_json::to_string(body).unwrap_or_default())
+}
+
+fn not_allowed(methods: &'static str) -> Response<String> {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, &format!("use {methods} here"));
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(methods));
+    response
+}
+
+// The destination of a request: [`Destination`].
+//
+// The page does not know where it was put. It reads the end of a path, and its links and forms are relative.
+
+/// The destination of a request.
+enum Destination {
+    Page,
+    Json,
+    /// An action on a key.
+    Key(String),
+    /// An action on a policy.
+    Policy(String),
+    /// An action on a waiting room.
+    Room(String),
+}
+
+impl Destination {
+    /// Reads the end of the path, because a router may or may not have stripped the rest.
+    fn of(uri: &Uri) -> Option<Self> {
+        let mut segments = uri.path().rsplit('/').filter(|segment| !segment.is_empty());
+        match (segments.next(), segments.next()) {
+            (None, _) => Some(Self::Page),
+            (Some("status.json"), _) => Some(Self::Json),
+            (Some(verb), Some("keys")) => Some(Self::Key(verb.to_owned())),
+            (Some(name), Some("policies")) => Some(Self::Policy(name.to_owned())),
+            (Some(name), Some("rooms")) => Some(Self::Room(name.to_owned())),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the request asks for the style sheet. It is a query of the page, so that the page's link to it works wherever the page is put.
+fn asks_for_style(uri: &Uri) -> bool {
+    uri.query().is_some_and(|query| query.split('&').any(|part| part == "style"))
+}
+
+// The result of a form on the page that its browser is redirected to: [`FormResult`].
+//
+// A form that has done something is answered with a redirect, so that loading the page again sends nothing again. No instance remembers
+// the result: the address of the page holds it, sealed, so that neither a history nor a log shows what was typed. A looked-up key is
+// looked up again there, each time that the page is loaded.
+
+/// The time for which a page shows the result.
+const LASTS_SECONDS: u64 = 3_600;
+
+/// The longest word that is put into an address: proxies accept 8 KiB for the whole address.
+const LONGEST: usize = 4_096;
+
+/// The name of the word in the query.
+const NAME: &str = "result=";
+
+/// The result of a form.
+#[derive(Deserialize, Serialize)]
+struct FormResult {
+    /// The operator who has sent the form; no other operator sees the result.
+    operator: String,
+    until_seconds: u64,
+    /// A sentence about what was done.
+    done: Option<String>,
+    /// The key or the request that is looked up.
+    sought: Option<Input>,
+}
+
+impl FormResult {
+    /// The result of a form that was sent now.
+    fn new((operator, now_seconds): (&str, u64), done: Option<String>, sought: Option<Input>) -> Self {
+        Self { operator: operator.to_owned(), until_seconds: now_seconds + LASTS_SECONDS, done, sought }
+    }
+
+    /// The address of the page that shows it, from the address that the form was sent to. If the result is too long for an address, its
+    /// sentence goes without the key; `None` for a look-up that is too long.
+    fn address(mut self, secret: &Secret, uri: &Uri) -> Option<String> {
+        let mut word = self.sealed(secret)?;
+        if word.len() > LONGEST && self.done.is_some() {
+            self.sought = None;
+            word = self.sealed(secret)?;
+        }
+        let theme = Theme::of(uri).word().map_or_else(String::new, |theme| format!("theme={theme}&"));
+        (word.len() <= LONGEST).then(|| format!("?{theme}{NAME}{word}"))
+    }
+
+    /// The result in this address, for this operator and at this time.
+    fn at(uri: &Uri, secret: &Secret, (operator, now_seconds): (&str, u64)) -> Option<Self> {
+        let word = uri.query()?.split('&').find_map(|part| part.strip_prefix(NAME))?;
+        let outcome: Self = serde_json::from_slice(&secret.unseal_result(word)?).ok()?;
+        (outcome.operator == operator && now_seconds < outcome.until_seconds).then_some(outcome)
+    }
+
+    fn sealed(&self, secret: &Secret) -> Option<String> {
+        serde_json::to_vec(self).ok().map(|text| secret.seal_result(text))
     }
 }

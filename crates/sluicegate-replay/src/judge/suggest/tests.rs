@@ -1,8 +1,8 @@
 //! The answer from a sample, against the exact one.
 
-use super::*;
 use crate::judge::random::TestRandom;
 use crate::judge::suggest::record::LogRecord;
+use crate::judge::suggest::*;
 
 const MINUTE_US: u64 = 60_000_000;
 const KEYS: u32 = 25_000;

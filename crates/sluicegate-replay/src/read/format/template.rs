@@ -10,8 +10,8 @@ use std::borrow::Cow;
 
 use http::HeaderName;
 
-use super::entry::LogEntry;
-use super::time::{self, TimeReader};
+use crate::read::format::time::TimeReader;
+use crate::read::format::{LogEntry, time};
 
 /// `$name` between fixed texts.
 #[derive(Clone, Debug)]

@@ -4,9 +4,8 @@
 
 use maud::{Markup, html};
 
-use super::forms::{by_reference, field, hidden, withdraw, written};
 use crate::document::look_up::{KeyStatus, LookedUp, QuotaStanding, StrikesStanding};
-use crate::document::{GivenQuotas, PolicyStatus, number};
+use crate::document::{GivenQuotas, PolicyStatus, shape};
 
 pub(super) fn section(policies: &[PolicyStatus], limits: &[&str], token: &str) -> Markup {
     html! {
@@ -122,7 +121,7 @@ fn give(standing: &KeyStatus, policy: &str, (token, reference): (&str, &str)) ->
     html! {
         @if let Some(GivenQuotas { quotas, by, until, version }) = &standing.given {
             p {
-                "This key alone has " (quotas.join(", ")) " by " (by) " until " time datetime=(until) { (number::clock(until)) " UTC" } ". "
+                "This key alone has " (quotas.join(", ")) " by " (by) " until " time datetime=(until) { (shape::clock(until)) " UTC" } ". "
                 (withdraw(token, (policy, *version), "end its quotas"))
             }
         } @else if let Some(twice) = &standing.twice {
@@ -142,7 +141,7 @@ fn give(standing: &KeyStatus, policy: &str, (token, reference): (&str, &str)) ->
 fn buttons(suspends_for: Option<u64>) -> Vec<(&'static str, String)> {
     let mut all = vec![("reset", "reset".to_owned())];
     if let Some(seconds) = suspends_for {
-        all.push(("suspend", format!("suspend for {}", number::wait(seconds))));
+        all.push(("suspend", format!("suspend for {}", shape::wait(seconds))));
         all.push(("release", "release".to_owned()));
     }
     all
@@ -151,11 +150,11 @@ fn buttons(suspends_for: Option<u64>) -> Vec<(&'static str, String)> {
 /// Writes `strikes 31 of 100, suspended 2 times before`.
 fn struck(StrikesStanding { counted, of, suspensions }: &StrikesStanding) -> Markup {
     html! {
-        "strikes " (number::count(counted)) " of " (number::count(of))
+        "strikes " (shape::count(counted)) " of " (shape::count(of))
         @match suspensions {
             0 => {},
             1 => { ", suspended once before" },
-            times => { ", suspended " (number::count(times)) " times before" },
+            times => { ", suspended " (shape::count(times)) " times before" },
         }
     }
 }
@@ -163,9 +162,61 @@ fn struck(StrikesStanding { counted, of, suspensions }: &StrikesStanding) -> Mar
 /// Writes `0 of 5 left, back in 44 s`.
 fn stands_at(quota: &QuotaStanding) -> Markup {
     html! {
-        (number::count(quota.remaining)) " of " (number::count(quota.capacity)) " left"
+        (shape::count(quota.remaining)) " of " (shape::count(quota.capacity)) " left"
         @if quota.suspended { ", suspended" }
-        @if let Some(back) = quota.back_seconds { ", back in " (number::wait(back)) }
-        @else if quota.reset_seconds > 0 { ", all of it in " (number::wait(quota.reset_seconds)) }
+        @if let Some(back) = quota.back_seconds { ", back in " (shape::wait(back)) }
+        @else if quota.reset_seconds > 0 { ", all of it in " (shape::wait(quota.reset_seconds)) }
+    }
+}
+
+// The common parts of the page's forms. They are sent to the address of the page, with its query, so that the chosen colours stay, and
+// each carries the token.
+
+/// A form whose buttons act on a key that only a word stands for. Screen readers hear `whose` with each button.
+pub(super) fn by_reference(token: &str, reference: &str, buttons: &[(&str, String)], whose: &str) -> Markup {
+    html! {
+        form.buttons method="post" {
+            (hidden("token", token))
+            (hidden("ref", reference))
+            @for (verb, text) in buttons {
+                button name="do" value=(verb) aria-label={ (text) ": " (whose) } { (text) }
+            }
+        }
+    }
+}
+
+pub(super) fn hidden(name: &str, value: &str) -> Markup {
+    html! { input type="hidden" name=(name) value=(value); }
+}
+
+/// A field with its label. Browsers neither keep its text nor show it again.
+pub(super) fn field(id: &str, name: &str, label: &str, hint: &str) -> Markup {
+    html! {
+        div.field {
+            label for=(id) { (label) }
+            input #(id) name=(name) placeholder=(hint) autocomplete="off" spellcheck="false";
+        }
+    }
+}
+
+/// A field that has a text already, to be sent as it is or changed.
+pub(super) fn written(id: &str, name: &str, label: &str, text: &str) -> Markup {
+    html! {
+        div.field {
+            label for=(id) { (label) }
+            input #(id) name=(name) value=(text) required autocomplete="off" spellcheck="false";
+        }
+    }
+}
+
+/// The button that ends the override of this version.
+pub(super) fn withdraw(token: &str, (policy, version): (&str, u64), text: &str) -> Markup {
+    html! {
+        form.buttons method="post" {
+            (hidden("token", token))
+            (hidden("policy", policy))
+            (hidden("version", &version.to_string()))
+            button name="do" value="withdraw" { (text) }
+        }
     }
 }

@@ -6,9 +6,11 @@
 use maud::{Markup, PreEscaped, html};
 use sluicegate_plots::Bars;
 
-use super::columns::explained;
-use super::forms::{self, field, hidden};
-use crate::document::{GivenQuotas, GivenShown, MinuteShown, OverrideShown, PolicyStatus, number};
+use crate::document::html::look_up::{field, hidden, withdraw, written};
+use crate::document::html::{explained, look_up};
+use crate::document::{
+    BudgetShown, GivenQuotas, GivenShown, MinuteShown, OverrideShown, PolicyStatus, Tighter, shape,
+};
 
 const ALLOWED: &str = "allowed per second";
 const REFUSED: &str = "refused per second";
@@ -43,9 +45,9 @@ const COLUMNS: &[(&str, &str)] = &[
 /// The number of minutes that a bar of the hour covers.
 const STEP: usize = 2;
 
-pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
+pub(super) fn policies_section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
     html! {
-        section aria-labelledby="policies" {
+        policies_section aria-labelledby="policies" {
             h2 #policies { "Policies" }
             @if policies.is_empty() {
                 p { "No policy is open yet." }
@@ -65,7 +67,7 @@ pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup 
                         }
                     }
                     tbody {
-                        @for policy in policies { (row(policy, token)) }
+                        @for policy in policies { (policy_row(policy, token)) }
                     }
                 }
                 (explained(COLUMNS))
@@ -75,7 +77,7 @@ pub(super) fn section(policies: &[PolicyStatus], token: Option<&str>) -> Markup 
     }
 }
 
-fn row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
+fn policy_row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
     let quotas: Vec<&str> = policy.quotas.iter().map(|quota| &*quota.text).collect();
     html! {
         tr {
@@ -88,21 +90,21 @@ fn row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
                     " " small { (policy.algorithm) }
                     @if let Some(over) = &policy.over { (overridden(over)) }
                     @for given in &policy.given { (given_to(policy, given, token)) }
-                    @if policy.key_quotas > 0 { " " small { (number::counted(policy.key_quotas as u64, "other quota", "other quotas")) " of keys in use" } }
+                    @if policy.key_quotas > 0 { " " small { (shape::counted(policy.key_quotas as u64, "other quota", "other quotas")) " of keys in use" } }
                     @if policy.key_quotas_refused > 0 {
-                        " " span.over { (number::count(policy.key_quotas_refused)) " times another quota of a key was refused: 65,535 are in use" }
+                        " " span.over { (shape::count(policy.key_quotas_refused)) " times another quota of a key was refused: 65,535 are in use" }
                     }
                 }
             }
-            td.number data-label=(ALLOWED) { (number::rate(policy.allowed())) }
+            td.number data-label=(ALLOWED) { (shape::rate(policy.allowed())) }
             td.number data-label=(REFUSED) {
                 // A policy in shadow mode has refused no request.
-                span { (number::rate(policy.refused())) @if policy.mode == "shadow" { " " small { "if it were enforced" } } }
+                span { (shape::rate(policy.refused())) @if policy.mode == "shadow" { " " small { "if it were enforced" } } }
             }
-            td.number data-label=(WAITING) { (number::count(policy.waiting)) }
+            td.number data-label=(WAITING) { (shape::count(policy.waiting)) }
             td.plots data-label=(HOUR) { (bars(policy)) }
-            td.number data-label=(NEAR) { (number::percent(policy.near_share)) " of allowed" }
-            td.number data-label=(SUSPENDED) { (number::count(policy.suspended_seen)) }
+            td.number data-label=(NEAR) { (shape::percent(policy.near_share)) " of allowed" }
+            td.number data-label=(SUSPENDED) { (shape::count(policy.suspended_seen)) }
             @if let Some(token) = token { td.change { (change(policy, token)) } }
         }
     }
@@ -113,7 +115,7 @@ fn overridden(over: &OverrideShown) -> Markup {
     html! {
         " " span.over {
             @if let Some(quotas) = &over.new_keys { "new keys have " (quotas.join(", ")) " " }
-            "by " (over.by) " until " time datetime=(over.until) { (number::clock(&over.until)) " UTC" }
+            "by " (over.by) " until " time datetime=(over.until) { (shape::clock(&over.until)) " UTC" }
             @if over.new_keys.is_none() { ", then " (over.own_quotas.join(", ")) " (" (over.own_mode) ")" }
             @if !over.shared { "; this instance only" }
         }
@@ -126,8 +128,8 @@ fn given_to(policy: &PolicyStatus, given: &GivenShown, token: Option<&str>) -> M
     html! {
         " " span.over {
             span.key { (key) } " alone has " (quotas.join(", ")) " by " (by) " until "
-            time datetime=(until) { (number::clock(until)) " UTC" }
-            @if let Some(token) = token { (forms::withdraw(token, (&policy.name, *version), &format!("end the quotas of {key}"))) }
+            time datetime=(until) { (shape::clock(until)) " UTC" }
+            @if let Some(token) = token { (look_up::withdraw(token, (&policy.name, *version), &format!("end the quotas of {key}"))) }
         }
     }
 }
@@ -195,15 +197,144 @@ fn bars(policy: &PolicyStatus) -> Markup {
     };
     let plot = Bars::new(format!("requests of {}", policy.name))
         .caption("per two minutes")
-        .at(steps().filter_map(|step| step.first()).map(|minute| number::clock_minute(&minute.at)))
+        .at(steps().filter_map(|step| step.first()).map(|minute| shape::clock_minute(&minute.at)))
         .marks(
             hour.first()
                 .into_iter()
                 .chain(hour.get(hour.len() / 2))
-                .map(|minute| number::clock_minute(&minute.at))
+                .map(|minute| shape::clock_minute(&minute.at))
                 .chain(["now"]),
         )
         .layer("allowed", "allowed", sums(|minute| minute.allowed))
         .layer("refused", "rejected", sums(|minute| minute.rejected));
     PreEscaped(plot.draw())
+}
+
+// The keys that are nearest to the end of their budgets, a row each. Without any, the section is left out.
+//
+// A bar is a `meter`, which browsers draw without our style and read out with its name.
+
+/// The number of keys that are shown of each policy; the JSON has all of them.
+const MOST: usize = 10;
+
+/// The part from which a bar has another colour: that of the warning before the last.
+const HIGH: f64 = 0.8;
+
+pub(super) fn budgets_section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
+    html! {
+        @if policies.iter().any(|policy| !policy.budgets.is_empty()) {
+            budgets_section aria-labelledby="budgets" {
+                h2 #budgets { "Budgets: the keys nearest to the end" }
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "policy and key" }
+                            th scope="col" { "used" }
+                            th.number scope="col" { "units" }
+                            th scope="col" { "period ends" }
+                            th scope="col" { "used up at this pace" }
+                            @if token.is_some() { th scope="col" { "look up" } }
+                        }
+                    }
+                    tbody {
+                        @for policy in policies {
+                            @for budget in policy.budgets.iter().take(MOST) { (budget_row(policy, budget, token)) }
+                        }
+                    }
+                }
+                p.note { "Of the limit, reserved units among them. The pace is that of the period so far. Times are UTC." }
+            }
+        }
+    }
+}
+
+fn budget_row(policy: &PolicyStatus, budget: &BudgetShown, token: Option<&str>) -> Markup {
+    let BudgetShown { key, kind, used, limit, until, .. } = budget;
+    let part = budget.part();
+    let whose = format!("{key} of {}", policy.name);
+    html! {
+        tr {
+            th scope="row" {
+                (policy.name) " " span.key { @if *kind == "digest" { "digest " } (key) }
+                @if policy.quotas.len() > 1 { " " small { (budget.label) } }
+            }
+            td data-label="used" {
+                span {
+                    meter min="0" max="1" value=(format!("{part:.4}")) high=(HIGH) optimum="0"
+                        aria-label={ "used by " (whose) } {}
+                    " " (shape::percent_down(part))
+                }
+            }
+            td.number data-label="units" { (shape::count(used)) " of " (shape::count(limit)) }
+            td data-label="period ends" { time datetime=(until) { (shape::minute(until)) } }
+            td data-label="used up at this pace" {
+                @match &budget.used_up_at {
+                    _ if used >= limit => { strong.state { "used up" } },
+                    Some(at) => { time datetime=(at) { (shape::minute(at)) } },
+                    None => { "lasts" },
+                }
+            }
+            @if let Some(token) = token {
+                td data-label="look up" {
+                    @if budget.is_known {
+                        (look_up::by_reference(token, &budget.reference, &[("look-up", "look up".to_owned())], &whose))
+                    }
+                }
+            }
+        }
+    }
+}
+
+// Tightening the policy of an alarm, and ending that: forms at the alarm itself, and one button at the top of the page.
+
+/// The form at an alarm, for a quota and a time. If the policy is already changed, the button that ends the change.
+pub(super) fn at_alarm(policy: &PolicyStatus, token: &str) -> Markup {
+    let name = &policy.name;
+    if policy.over.is_some() {
+        return end(policy, token);
+    }
+    let (quota, lasts, keys) = policy
+        .tighter
+        .as_ref()
+        .map_or(("", "30min", ""), |tighter| (&tighter.quota, &tighter.lasts, keys(tighter)));
+    html! {
+        form.tighten method="post" {
+            (hidden("token", token))
+            (hidden("policy", name))
+            (hidden("keys", keys))
+            div.fields {
+                (written(&format!("tighten-{name}"), "quota", "tighten it to this quota", quota))
+                (written(&format!("tighten-for-{name}"), "for", "for how long", lasts))
+            }
+            button name="do" value="change" { "tighten " (name) @if !keys.is_empty() { " for new keys" } " now" }
+        }
+    }
+}
+
+/// One button that tightens the policy to the suggested numbers.
+pub(super) fn at_once(policy: &PolicyStatus, tighter: &Tighter, token: &str) -> Markup {
+    let (name, Tighter { quota, lasts, of_new_keys }) = (&policy.name, tighter);
+    html! {
+        form.buttons method="post" {
+            (hidden("token", token))
+            (hidden("policy", name))
+            (hidden("quota", quota))
+            (hidden("for", lasts))
+            (hidden("keys", keys(tighter)))
+            button name="do" value="change" {
+                "tighten " (name) @if *of_new_keys { " for new keys" } " to " (quota) " for " (lasts)
+            }
+        }
+    }
+}
+
+/// The word for new keys, if it applies only to them.
+fn keys(tighter: &Tighter) -> &'static str {
+    if tighter.of_new_keys { "new" } else { "" }
+}
+
+/// The button that ends the change of a policy, if there is one.
+pub(super) fn end(policy: &PolicyStatus, token: &str) -> Markup {
+    let name = &policy.name;
+    html! { @if let Some(over) = &policy.over { (withdraw(token, (name, over.version), &format!("end the change of {name}"))) } }
 }

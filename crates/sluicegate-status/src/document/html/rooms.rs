@@ -1,14 +1,19 @@
 //! The waiting rooms, a row each. Without any, the section is left out.
 
-use maud::{Markup, html};
+use maud::{Markup, PreEscaped, html};
+use sluicegate_plots::Bars;
 
-use super::forms::{field, hidden};
-use crate::document::{RoomShown, number};
+use crate::document::html::look_up::{field, hidden};
+use crate::document::html::{explained, look_up};
+use crate::document::{
+    AdaptiveShown, AskerShown, ByClass, OffenderShown, PolicyStatus, RoomShown, SharedShown, ShownStore,
+    shape,
+};
 
-pub(super) fn section(rooms: &[RoomShown], token: Option<&str>) -> Markup {
+pub(super) fn rooms_section(rooms: &[RoomShown], token: Option<&str>) -> Markup {
     html! {
         @if !rooms.is_empty() {
-            section aria-labelledby="rooms" {
+            rooms_section aria-labelledby="rooms" {
                 h2 #rooms { "Waiting rooms" }
                 table {
                     thead {
@@ -24,7 +29,7 @@ pub(super) fn section(rooms: &[RoomShown], token: Option<&str>) -> Markup {
                         }
                     }
                     tbody {
-                        @for room in rooms { (row(room, token)) }
+                        @for room in rooms { (room_row(room, token)) }
                     }
                 }
             }
@@ -32,7 +37,7 @@ pub(super) fn section(rooms: &[RoomShown], token: Option<&str>) -> Markup {
     }
 }
 
-fn row(room: &RoomShown, token: Option<&str>) -> Markup {
+fn room_row(room: &RoomShown, token: Option<&str>) -> Markup {
     html! {
         tr {
             th scope="row" { (room.name) }
@@ -45,16 +50,16 @@ fn row(room: &RoomShown, token: Option<&str>) -> Markup {
                     }
                 }
             }
-            td.number data-label="visitors waiting" { (number::count(room.waiting)) }
+            td.number data-label="visitors waiting" { (shape::count(room.waiting)) }
             td.number data-label="wait of the last" {
                 // The wait is unknown while the room is paused.
-                @match room.wait_seconds { Some(wait) => { (number::wait(wait)) }, None => { "not known" } }
+                @match room.wait_seconds { Some(wait) => { (shape::wait(wait)) }, None => { "not known" } }
             }
             td.number data-label="visitors inside" {
-                @match room.active { Some(active) => { (number::count(active)) }, None => { "not counted" } }
+                @match room.active { Some(active) => { (shape::count(active)) }, None => { "not counted" } }
             }
-            td.number data-label="let in so far" { (number::count(room.admitted)) }
-            td.number data-label="places passed over" { (number::count(room.passed_over)) }
+            td.number data-label="let in so far" { (shape::count(room.admitted)) }
+            td.number data-label="places passed over" { (shape::count(room.passed_over)) }
             @if let Some(token) = token { td.change { (change(room, token)) } }
         }
     }
@@ -102,4 +107,309 @@ fn change(room: &RoomShown, token: &str) -> Markup {
             }
         }
     }
+}
+
+// The limits that adapt, a row each. Without any, the section is left out.
+//
+// The last hour is thirty bars of two minutes, for the limit and for the latency that it follows, each with a scale of its own. A limit in
+// shadow mode says that it would have shed requests, because none was refused.
+
+/// Minutes of a bar.
+const STEP: usize = 2;
+
+pub(super) fn adaptive_section(limits: &[AdaptiveShown]) -> Markup {
+    html! {
+        @if !limits.is_empty() {
+            adaptive_section aria-labelledby="adaptive" {
+                h2 #adaptive { "Limits that adapt" }
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "limit" }
+                            th.number scope="col" { "requests under way" }
+                            th.number scope="col" { "median latency" }
+                            th.number scope="col" { "requests waiting" }
+                            th.number scope="col" { "critical refused" }
+                            th.number scope="col" { "sheddable refused" }
+                            th scope="col" { "last hour" }
+                        }
+                    }
+                    tbody {
+                        @for limit in limits { (adaptive_row(limit)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn adaptive_row(limit: &AdaptiveShown) -> Markup {
+    let AdaptiveShown { name, algorithm, mode, at_least, at_most, waiting, .. } = limit;
+    let all = waiting.critical_plus + waiting.critical + waiting.sheddable_plus + waiting.sheddable;
+    html! {
+        tr {
+            th scope="row" {
+                (name)
+                " " small { (algorithm) ", " (shape::count(at_least)) " to " (shape::count(at_most)) }
+                @if mode != "enforce" { " " span.mode { "(" (mode) ")" } }
+            }
+            td.number data-label="requests under way" { (shape::count(limit.in_flight)) " of " (shape::count(limit.limit)) }
+            td.number data-label="median latency" { (shape::millis(limit.latency_ms)) }
+            td.number data-label="requests waiting" { (shape::count(all)) }
+            td.number data-label="critical refused" { (shed(limit, |by| by.critical_plus + by.critical)) }
+            td.number data-label="sheddable refused" { (shed(limit, |by| by.sheddable_plus + by.sheddable)) }
+            td.plots data-label="last hour" { (bars(limit)) }
+        }
+    }
+}
+
+fn shed(limit: &AdaptiveShown, of: fn(&ByClass) -> u64) -> Markup {
+    let (shed, would) = (of(&limit.shed), of(&limit.would_shed));
+    html! {
+        (shape::count(shed))
+        @if would > 0 { " " small { (shape::count(would)) " if it were enforced" } }
+    }
+}
+
+/// The limit and the latency, over the hour.
+fn bars(limit: &AdaptiveShown) -> Markup {
+    let minutes = limit.minutes.len();
+    let steps = || limit.minutes.chunks(STEP).map(|part| part.iter().flatten().next_back());
+    let ago = |place: usize| format!("{} min ago", minutes - place * STEP);
+    let plot = |what: &str, caption: &str| {
+        Bars::new(format!("{what} of {}", limit.name))
+            .caption(caption)
+            .at((0..steps().count()).map(ago))
+            .marks([format!("{minutes} min ago"), "now".to_owned()])
+    };
+    let at_once = plot("requests at once", "at the end of two minutes").layer(
+        "at once",
+        "allowed",
+        steps().map(|standing| standing.map(|standing| standing.limit)),
+    );
+    let latency = plot("latency", "at the end of two minutes").unit(" ms").layer(
+        "median",
+        "allowed",
+        steps().map(|standing| standing.map(|standing| whole(standing.latency_ms))),
+    );
+    PreEscaped(at_once.draw() + &latency.draw())
+}
+
+/// Whole milliseconds, at least one unless the time is zero.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a number to look at, and never below zero"
+)]
+fn whole(millis: f64) -> u64 {
+    millis.ceil() as u64
+}
+
+// The limits in flight whose permits instances share, a row each. Without any, the section is left out.
+
+const HERE: &str = "under way here";
+const IN_ALL: &str = "on all instances";
+const WAITING: &str = "waiting here";
+const HEARTBEAT: &str = "heartbeat";
+const LOST: &str = "lost permits";
+
+/// The columns and their meanings.
+const COLUMNS: &[(&str, &str)] = &[
+    (HERE, "Requests that this instance serves now, each with a permit."),
+    (
+        IN_ALL,
+        "Permits that are out on all instances, of the key that has the fewest left among those that are served here, and how many instances hold them.",
+    ),
+    (WAITING, "Requests that wait on this instance for a permit that comes back."),
+    (
+        HEARTBEAT,
+        "When the store last answered this instance. The permits of an instance that it does not hear of for that long go to others. Without a request under way there is nothing to tell.",
+    ),
+    (
+        LOST,
+        "Permits that went to others while their requests were still under way here, because the store had not heard of this instance in time.",
+    ),
+];
+
+pub(super) fn shared_section(limits: &[SharedShown]) -> Markup {
+    html! {
+        @if !limits.is_empty() {
+            shared_section aria-labelledby="shared" {
+                h2 #shared { "Requests at once on all instances" }
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "limit" }
+                            th.number scope="col" { (HERE) }
+                            th.number scope="col" { (IN_ALL) }
+                            th.number scope="col" { (WAITING) }
+                            th scope="col" { (HEARTBEAT) }
+                            th.number scope="col" { (LOST) }
+                        }
+                    }
+                    tbody {
+                        @for limit in limits { (shared_row(limit)) }
+                    }
+                }
+                (explained(COLUMNS))
+            }
+        }
+    }
+}
+
+fn shared_row(limit: &SharedShown) -> Markup {
+    html! {
+        tr {
+            th scope="row" { (limit.name) " " small { (shape::count(limit.permits)) " for each key" } }
+            td.number data-label=(HERE) {
+                span { (shape::count(limit.in_use)) @if limit.keys > 1 { " for " (shape::count(limit.keys)) " keys" } }
+            }
+            td.number data-label=(IN_ALL) {
+                span {
+                    @if limit.in_use == 0 { "not known here" }
+                    @else {
+                        (shape::count(limit.held)) " of " (shape::count(limit.permits))
+                        " on " (shape::counted(limit.instances, "instance", "instances"))
+                    }
+                }
+            }
+            td.number data-label=(WAITING) { (shape::count(limit.waiting)) }
+            td data-label=(HEARTBEAT) { (heartbeat(limit)) }
+            td.number data-label=(LOST) { (shape::count(limit.lost)) }
+        }
+    }
+}
+
+/// Says when the store last heard of this instance.
+fn heartbeat(limit: &SharedShown) -> Markup {
+    html! {
+        @match (limit.store, limit.answered_seconds) {
+            ("down", _) => { span.over { "the store does not answer" } },
+            (_, None) => { "not asked yet" },
+            (_, Some(ago)) => { (shape::wait(ago)) " ago, due in each " (shape::wait(limit.lease_seconds)) },
+        }
+    }
+}
+
+// The state of the stores: a summary at the head of the page, and the details below.
+
+pub(super) fn stores_section(stores: &[ShownStore]) -> Markup {
+    html! {
+        stores_section aria-labelledby="stores" {
+            h2 #stores { "Stores, since the start" }
+            ul.stores {
+                @for store in stores { (store_item(store)) }
+            }
+        }
+    }
+}
+
+/// Writes `store redis: OK, 99 of 100 answers within 0.4 ms · 812 keys in debt, room for 187,000`.
+pub(super) fn in_short(store: &ShownStore) -> Markup {
+    let ShownStore { name, state, breaker, .. } = store;
+    html! {
+        "store " strong { (name) } ": "
+        span class={ "state " (state) } { @match *state { "ok" => "OK", "fallback" => "in fallback", _ => "down" } }
+        @match *breaker {
+            "closed" => {},
+            "open" => { ", breaker open: it is not asked" },
+            _ => { ", breaker half open: it is asked on trial" },
+        }
+        @if let Some(p99) = store.p99_ms { ", 99 of 100 answers within " (shape::millis(p99)) }
+        @if store.slots > 0 {
+            " · " (shape::counted(store.keys as u64, "key", "keys")) " in debt, room for " (shape::count(store.slots))
+        }
+    }
+}
+
+/// The events of a store.
+fn store_item(store: &ShownStore) -> Markup {
+    let ShownStore { name, errors, .. } = store;
+    let failed = errors.timeout + errors.unavailable + errors.protocol;
+    html! {
+        li {
+            strong { (name) } ": " (shape::counted(failed, "call", "calls")) " without an answer"
+            @if failed > 0 {
+                " (" (shape::count(errors.timeout)) " not in time, " (shape::count(errors.unavailable)) " not reached, "
+                (shape::count(errors.protocol)) " unreadable)"
+            }
+            " · its breaker has opened " (shape::counted(store.opened, "time", "times"))
+            @if store.fallback_decisions > 0 || store.fallback_seconds > 0 {
+                " · " (shape::counted(store.fallback_decisions, "decision", "decisions")) " without it in "
+                (shape::span(store.fallback_seconds))
+            }
+            @if store.unsettled_keys > 0 { " · " (shape::counted(store.unsettled_keys as u64, "key", "keys")) " with spending that it does not know yet" }
+            @if store.slots > 0 { " · " (shape::counted(store.evictions, "key", "keys")) " forgotten for lack of room" }
+            @if store.policies_kept_open > 0 {
+                " · " (shape::counted(store.policies_kept_open, "policy", "policies")) " opened beyond the bound of their limit, since keys owe under all others"
+            }
+        }
+    }
+}
+
+// The keys that were refused most, and those that ask most.
+//
+// Each key has its actions beside it. The form behind a button carries a sealed word and never the key.
+
+/// The number of keys that are shown of each kind; the JSON has all of them.
+const MOST: usize = 10;
+
+pub(super) fn offenders_section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
+    let is_listed =
+        |policy: &&PolicyStatus| !policy.offenders.is_empty() || policy.crowd || !policy.askers.is_empty();
+    html! {
+        offenders_section aria-labelledby="offenders" {
+            h2 #offenders { "Most refused keys, last 10 minutes" }
+            @if !policies.iter().any(|policy| is_listed(&policy)) { p { "No key was refused." } }
+            @for policy in policies.iter().filter(is_listed) {
+                h3 { (policy.name) }
+                @if !policy.offenders.is_empty() {
+                    ol.offenders {
+                        @for offender in policy.offenders.iter().take(MOST) { (offender_item(policy, offender, token)) }
+                    }
+                }
+                @if policy.crowd { p.note { "Many keys were refused a few times each; of these none stands out." } }
+                @if !policy.askers.is_empty() { (asking(&policy.askers)) }
+            }
+        }
+    }
+}
+
+fn offender_item(policy: &PolicyStatus, offender: &OffenderShown, token: Option<&str>) -> Markup {
+    let mut buttons = vec![("look-up", "look up".to_owned())];
+    if policy.suspends {
+        buttons.extend(["suspend", "release"].map(|verb| (verb, verb.to_owned())));
+    }
+    html! {
+        li {
+            (key(offender.kind, &offender.key))
+            " refused " span.number { (shape::count(offender.rejected)) }
+            @if offender.error > 0 { " (at most " (shape::count(offender.error)) " too high)" }
+            " " (if offender.rejected == 1 { "time" } else { "times" }) ", " (shape::percent(offender.share)) " of all refusals"
+            @if let Some(until) = &offender.suspended_until {
+                " · suspended until " time datetime=(until) { (shape::clock(until)) " UTC" }
+            }
+            @if let Some(token) = token.filter(|_| offender.is_known) {
+                (look_up::by_reference(token, &offender.reference, &buttons, &format!("{} of {}", offender.key, policy.name)))
+            }
+        }
+    }
+}
+
+/// Lists the keys that ask most, because slow abuse below the limit is never refused.
+fn asking(askers: &[AskerShown]) -> Markup {
+    html! {
+        p.note {
+            "Keys that ask most: "
+            @for (index, asker) in askers.iter().take(MOST).enumerate() {
+                @if index > 0 { "; " }
+                (key(asker.kind, &asker.key)) " asked about " (shape::counted(asker.asked, "time", "times")) ", "
+                (shape::percent(asker.remaining)) " of its quota left"
+            }
+        }
+    }
+}
+
+fn key(kind: &str, key: &str) -> Markup {
+    html! { span.key { @if kind == "digest" { "digest " } (key) } }
 }

@@ -1,5 +1,5 @@
-use super::*;
 use crate::document::shape::{Errors, GivenQuotas, GivenShown, OverrideShown, PerSecond};
+use crate::document::summary::*;
 
 /// A policy that is open for an hour, and nothing was asked.
 fn policy(name: &str) -> PolicyStatus {

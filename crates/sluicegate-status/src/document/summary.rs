@@ -3,11 +3,10 @@
 //! Both read only the document, so that the sentence agrees with the page. Its parts follow the questions of an operator on call:
 //! refusals, their keys and their beginning; refusals of policies in shadow mode; unusual traffic; operators' changes; the store.
 
-#[cfg(test)]
-mod tests;
-
-use super::number::{self, counted};
-use super::shape::{Document, MinuteShown, NoticeShown, OffenderShown, PolicyStatus, ShownStore, Tighter};
+use crate::document::shape;
+use crate::document::shape::{
+    Document, MinuteShown, NoticeShown, OffenderShown, PolicyStatus, ShownStore, Tighter, counted,
+};
 
 /// The share of the refusals from which they are attributed to one key.
 const MOST: f64 = 0.5;
@@ -82,13 +81,13 @@ fn lately_worst(document: &Document) -> Option<&PolicyStatus> {
 fn refusals(document: &Document) -> String {
     let Some(policy) = worst(enforced(document)) else { return nothing_refused(document) };
     let all: Vec<f64> = enforced(document).map(PolicyStatus::refused).filter(|rate| *rate > 0.0).collect();
-    let rest = number::rate(all.iter().sum::<f64>() - policy.refused());
+    let rest = shape::rate(all.iter().sum::<f64>() - policy.refused());
     let others = match all.len() - 1 {
         0 => String::new(),
         1 => format!("; 1 other policy refuses {rest} a second"),
         many => format!("; {many} other policies refuse {rest} a second"),
     };
-    let (name, rate) = (&policy.name, number::rate(policy.refused()));
+    let (name, rate) = (&policy.name, shape::rate(policy.refused()));
     format!("{name} refuses {rate} a second{}{}{others}", since(policy), of_whom(policy))
 }
 
@@ -102,7 +101,7 @@ fn of_whom(policy: &PolicyStatus) -> String {
         };
     };
     let part = |share: f64| {
-        if share >= ALL { "all of it".to_owned() } else { format!("{} of it", number::percent_down(share)) }
+        if share >= ALL { "all of it".to_owned() } else { format!("{} of it", shape::percent_down(share)) }
     };
     let leading = policy.offenders.iter().take(10);
     let sum: f64 = leading.clone().map(|offender| offender.share).sum();
@@ -110,7 +109,7 @@ fn of_whom(policy: &PolicyStatus) -> String {
         (share, _) if share >= MOST => format!(", {} {}", part(share), one_key(first)),
         (_, sum) if sum >= MOST => format!(", {} {} keys, first {}", part(sum), leading.count(), key(first)),
         (share, _) => {
-            format!(", of many keys; most of one key, {} of it, {}", number::percent_down(share), key(first))
+            format!(", of many keys; most of one key, {} of it, {}", shape::percent_down(share), key(first))
         }
     }
 }
@@ -146,7 +145,7 @@ fn since(policy: &PolicyStatus) -> String {
         Some(first) if policy.hour().next().is_some_and(|oldest| oldest.at == first.at) => {
             " for an hour or longer".to_owned()
         }
-        Some(first) => format!(" since {} UTC", number::clock_minute(&first.at)),
+        Some(first) => format!(" since {} UTC", shape::clock_minute(&first.at)),
         None => String::new(),
     }
 }
@@ -163,7 +162,7 @@ fn nothing_refused(document: &Document) -> String {
         0 => "No policy is open yet".to_owned(),
         open if rate > 0.0 => {
             let policies = counted(open, "policy allows", "policies allow");
-            format!("Nothing is refused; {policies} {} a second", number::rate(rate))
+            format!("Nothing is refused; {policies} {} a second", shape::rate(rate))
         }
         _ if allowed > 0 => {
             let requests = counted(allowed, "request was", "requests were");
@@ -178,14 +177,14 @@ fn nothing_refused(document: &Document) -> String {
 fn refused_lately(document: &Document, policy: &PolicyStatus) -> String {
     let refused = policy.refused_in_hour();
     let last = policy.hour().rev().find(|minute| minute.rejected > 0);
-    let last = last.map_or("", |last| number::clock_minute(&last.at));
+    let last = last.map_or("", |last| shape::clock_minute(&last.at));
     let others = enforced(document).map(PolicyStatus::refused_in_hour).filter(|refused| *refused > 0);
     let (many, all) = others.fold((0, 0), |(many, all), refused| (many + 1, all + refused));
     let others = match many - 1 {
         0 => String::new(),
         others => {
             let policies = counted(others, "other policy", "other policies");
-            format!("; {policies} refused {}", number::count(all - refused))
+            format!("; {policies} refused {}", shape::count(all - refused))
         }
     };
     let requests = counted(refused, "request", "requests");
@@ -201,7 +200,7 @@ fn in_shadow(policies: &[PolicyStatus]) -> Option<String> {
     Some(format!(
         "{} would refuse {} a second if it were enforced",
         policy.name,
-        number::rate(policy.refused())
+        shape::rate(policy.refused())
     ))
 }
 
@@ -210,7 +209,7 @@ fn notices(all: &[NoticeShown]) -> Vec<String> {
     let told = |alarm: &NoticeShown| {
         // The rest of the text is shown below.
         let text = alarm.text.as_deref().and_then(|text| text.split(';').next());
-        let since = number::clock_minute(&alarm.since);
+        let since = shape::clock_minute(&alarm.since);
         match text {
             Some(text) => format!("alarm since {since} UTC: {text}"),
             None => format!("{} has an alarm since {since} UTC", alarm.about),
@@ -232,7 +231,7 @@ fn changes(policies: &[PolicyStatus]) -> Vec<String> {
         .clone()
         .take(1)
         .map(|(name, over)| {
-            let until = number::clock_minute(&over.until);
+            let until = shape::clock_minute(&over.until);
             format!("{name} is changed by {} until {until} UTC", over.by)
         })
         .collect::<Vec<_>>();
@@ -264,7 +263,7 @@ fn stores(stores: &[ShownStore], policies: &[PolicyStatus]) -> Option<String> {
         return Some(format!("{}, and {}", away.join(", "), without_store(policies)));
     }
     let slowest = stores.iter().filter_map(|store| store.p99_ms).reduce(f64::max);
-    let within = slowest.map_or_else(String::new, |slowest| format!(" within {}", number::millis(slowest)));
+    let within = slowest.map_or_else(String::new, |slowest| format!(" within {}", shape::millis(slowest)));
     match stores.len() {
         0 => None,
         1 => Some(format!("the store answers{within}")),
@@ -282,3 +281,6 @@ fn without_store(policies: &[PolicyStatus]) -> &'static str {
         () => "each policy decides as it says for an outage",
     }
 }
+
+#[cfg(test)]
+mod tests;
