@@ -27,7 +27,7 @@
 //! # When not to use it
 //! - For routers, and for services that are not axum handlers: use `.rate_limit(..)` and `RateLimitLayer`.
 //! - For limits that operators change while the service runs: write them into a rules file.
-//! - For quotas from a database: `Limit::by` chooses a policy per request.
+//! - For quotas from a database: `Limit::quota_by` finds those of each key.
 //!
 //! # One definition of a limit
 //! An attribute is checked while it is compiled, by the same code that would refuse it at run time: this

@@ -264,7 +264,6 @@ impl Observed {
             keys: memory.map_or(0, |memory| memory.keys),
             slots: memory.map_or(0, |memory| memory.slots),
             evictions: memory.map_or(0, |memory| memory.evictions),
-            policies_kept_open: self.0.state.kept_open(),
             events_dropped: self.0.state.events_dropped(),
         }
     }

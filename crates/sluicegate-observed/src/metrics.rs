@@ -65,7 +65,6 @@ pub(super) const TABLE_SLOTS: &str = "rate_limit_table_slots";
 pub(super) const TABLE_EVICTIONS: &str = "rate_limit_table_evictions_total";
 pub(super) const QUOTAS_IN_USE: &str = "rate_limit_key_quotas";
 pub(super) const QUOTAS_REFUSED: &str = "rate_limit_key_quotas_refused_total";
-pub(super) const POLICIES_KEPT_OPEN: &str = "rate_limit_policies_kept_open_total";
 pub(super) const LEASED_UNITS: &str = "rate_limit_leased_units";
 pub(super) const LEASED_KEYS: &str = "rate_limit_leased_keys";
 pub(super) const REFUSALS_KEPT: &str = "rate_limit_refusals_kept";
@@ -101,7 +100,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_breaker_state` | gauge | `store`; 0 closed, 1 half-open, 2 open |
 /// | `rate_limit_breaker_opened_total`, `rate_limit_fallback_seconds_total` | counter | `store` |
 /// | `rate_limit_unsettled_keys`, `rate_limit_table_keys`, `rate_limit_table_slots` | gauge | `store` |
-/// | `rate_limit_table_evictions_total`, `rate_limit_policies_kept_open_total`, `rate_limit_store_disagreements_total` | counter | `store` |
+/// | `rate_limit_table_evictions_total`, `rate_limit_store_disagreements_total` | counter | `store` |
 /// | `rate_limit_key_quotas` | gauge | `policy`; at most 65,535 |
 /// | `rate_limit_key_quotas_refused_total` | counter | `policy` |
 /// | `rate_limit_leased_units`, `rate_limit_leased_keys`, `rate_limit_refusals_kept` | gauge | `store` |
@@ -114,7 +113,7 @@ pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 /// | `rate_limit_events_dropped_total` | counter | `store` |
 /// | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`); reported by rules files |
 /// | `rate_limit_rules_loaded_timestamp_seconds` | gauge | none; reported by rules files |
-pub const METRICS: [Metric; 43] = {
+pub const METRICS: [Metric; 42] = {
     use MetricKind::{Counter, Gauge, Histogram};
     [
         metric(
@@ -220,12 +219,6 @@ pub const METRICS: [Metric; 43] = {
             Counter,
             &["policy"],
             "Quotas of keys that were refused, because as many different ones are in use as may be.",
-        ),
-        metric(
-            POLICIES_KEPT_OPEN,
-            Counter,
-            &["store"],
-            "Policies chosen by requests that were opened beyond the bound of their limit, because keys owe under all others.",
         ),
         metric(LEASED_UNITS, Gauge, &["store"], "Units that are leased to this process and not spent."),
         metric(LEASED_KEYS, Gauge, &["store"], "Keys that this process holds leases of."),

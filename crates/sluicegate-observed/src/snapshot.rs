@@ -62,8 +62,6 @@ pub struct StoreSnapshot {
     pub slots: usize,
     /// Keys that were forgotten before they were at rest, because there was no room.
     pub evictions: u64,
-    /// Policies chosen by requests that were opened beyond the bound of their limit, because all others have keys with units spent.
-    pub policies_kept_open: u64,
     /// Events that did not fit into the queues of [`Observed::events`](crate::Observed::events).
     pub events_dropped: u64,
 }

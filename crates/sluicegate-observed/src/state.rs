@@ -19,7 +19,7 @@ use crate::lock::lock;
 use crate::meter::{Meters, WatchedKeys};
 use crate::metrics::{
     BREAKER_OPENED, DISAGREEMENTS, EVENTS_DROPPED, ExportedTotals, FALLBACK_SECONDS, FORWARDED_FAULTS, Name,
-    PERMITS_LOST, POLICIES_KEPT_OPEN, SHED, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED, series,
+    PERMITS_LOST, SHED, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED, series,
 };
 use crate::rates::RecentEvents;
 use crate::routes::Routes;
@@ -43,8 +43,6 @@ pub(super) struct ObservedState {
     errors: [AtomicU64; ERRORS.len()],
     /// Events that did not fit into a queue.
     pub(super) dropped: Arc<AtomicU64>,
-    /// Policies that limits have opened beyond their bound.
-    kept_open: AtomicU64,
     /// Whether the last call had no answer, so that each outage and its end are reported once.
     is_down: AtomicBool,
     told: Mutex<ExportedTotals<TOTALS>>,
@@ -95,8 +93,7 @@ const OPENED: usize = ERROR + ERRORS.len();
 const FALLBACK: usize = OPENED + 1;
 const EVICTED: usize = FALLBACK + 1;
 const DROPPED: usize = EVICTED + 1;
-const KEPT_OPEN: usize = DROPPED + 1;
-const DISAGREED: usize = KEPT_OPEN + 1;
+const DISAGREED: usize = DROPPED + 1;
 const TOTALS: usize = DISAGREED + 1;
 
 impl ObservedState {
@@ -116,7 +113,6 @@ impl ObservedState {
             faults: Default::default(),
             errors: Default::default(),
             dropped: Arc::default(),
-            kept_open: AtomicU64::new(0),
             is_down: AtomicBool::new(false),
             told: Mutex::new(ExportedTotals::nobody()),
         }
@@ -135,10 +131,6 @@ impl ObservedState {
 
     pub(super) fn events_dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn kept_open(&self) -> u64 {
-        self.kept_open.load(Ordering::Relaxed)
     }
 
     /// Notes whether the store has answered a call.
@@ -198,7 +190,6 @@ impl ObservedState {
         totals[FALLBACK] = in_fallback.as_secs();
         totals[EVICTED] = status.memory.map_or(0, |memory| memory.evictions);
         totals[DROPPED] = self.events_dropped();
-        totals[KEPT_OPEN] = self.kept_open();
         totals[DISAGREED] = status.disagreements;
         let mut told = lock(&self.told);
         told.tell(&totals, |total| total >= ERROR, |total| self.series(total));
@@ -221,7 +212,6 @@ impl ObservedState {
             FALLBACK => series(FALLBACK_SECONDS, [store]),
             EVICTED => series(TABLE_EVICTIONS, [store]),
             DROPPED => series(EVENTS_DROPPED, [store]),
-            KEPT_OPEN => series(POLICIES_KEPT_OPEN, [store]),
             DISAGREED => series(DISAGREEMENTS, [store]),
             error if error >= ERROR => series(STORE_ERRORS, [store, ("kind", ERRORS[error - ERROR])]),
             fault if fault >= FAULT => {
@@ -238,9 +228,6 @@ impl Listener for ObservedState {
         match event {
             Event::Undecided(_, why) => {
                 self.undecided[*why as usize].fetch_add(1, Ordering::Relaxed);
-            }
-            Event::PolicyKeptOpen { .. } => {
-                self.kept_open.fetch_add(1, Ordering::Relaxed);
             }
             Event::Routed { route, outcome, took } => self.routes.count(*route, *outcome, *took),
             Event::ForwardedFault(fault) => {

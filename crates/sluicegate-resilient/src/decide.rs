@@ -61,11 +61,6 @@ impl Wrap for ResilientStore {
         false
     }
 
-    fn may_close(&self, policy: &PreparedPolicy) -> bool {
-        let share = self.0.within.own(policy);
-        self.0.within.may_close(policy) && share.is_ok_and(|share| self.0.fallback.may_close(share))
-    }
-
     fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         self.0.fallback.debts.hand_over(old, new, inherit);
         if let Ok(share) = self.0.within.own(new) {

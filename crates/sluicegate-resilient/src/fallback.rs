@@ -56,11 +56,6 @@ impl LocalFallback {
         Ok(FallbackShare::new(own, replaces.map(|(old, _)| old)))
     }
 
-    /// Whether closing a policy's share now loses no state.
-    pub(super) fn may_close(&self, share: &FallbackShare) -> bool {
-        share.own().is_none_or(|own| self.store.may_close(own))
-    }
-
     /// The state of its table.
     pub(super) fn status(&self) -> StoreStatus {
         self.store.status()

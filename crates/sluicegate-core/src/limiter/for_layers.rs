@@ -72,29 +72,6 @@ pub trait ForLayers: sealed::Sealed + Sized {
     /// force at each ask, even if rules have pinned the limiter to their policy. Quotas of its keys stay.
     #[must_use]
     fn following(&self) -> Self;
-
-    /// Whether dropping this limiter now closes its policy, and forgets no spent units: there is no other clone, and
-    /// the store keeps its state elsewhere, or no key owes anything. A [`MemoryStore`](crate::MemoryStore) walks the policy's table
-    /// to find out.
-    ///
-    /// For code that opens policies as they are needed, and closes those that are not.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use sluicegate_core::clock::ManualClock;
-    /// use sluicegate_core::limiter::ForLayers;
-    /// use sluicegate_core::{MemoryStore, Policy};
-    ///
-    /// let clock = ManualClock::new();
-    /// let store = MemoryStore::builder().clock(clock.clone()).build()?;
-    /// let login = Policy::gcra("login", "5/min").on(&store)?;
-    /// login.check("ada").now().expect("memory answers at once")?;
-    /// assert!(!login.may_close());
-    /// clock.advance(Duration::from_secs(120));
-    /// assert!(login.may_close());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    fn may_close(&self) -> bool;
 }
 
 mod sealed {
@@ -146,10 +123,5 @@ impl ForLayers for RateLimiter {
             Some(quotas) => newest.with_quotas(quotas.clone()).unwrap_or(newest),
             None => newest,
         }
-    }
-
-    fn may_close(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
-            && self.with_opened(|opened| crate::suspension::may_close(&*self.0.store, opened))
     }
 }

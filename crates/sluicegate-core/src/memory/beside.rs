@@ -76,11 +76,6 @@ impl<T: Clone + Default> Beside<T> {
         look(&T::default())
     }
 
-    /// Whether the value of any key is so.
-    pub(super) fn any_is(&self, is: impl Fn(&T) -> bool) -> bool {
-        self.any() && self.lock().of.values().any(is)
-    }
-
     /// Changes a key's value, the default if it has none. Occasionally removes values of other keys that are over.
     pub(super) fn add(&self, key: u64, add: impl FnOnce(&mut T), is_over: impl Fn(&T) -> bool) {
         let mut all = self.lock();

@@ -255,11 +255,6 @@ impl Bucket {
         is_over && set(0).is_ok()
     }
 
-    /// Whether any key is not at rest.
-    pub(super) fn is_in_use(&self, now_us: u64) -> bool {
-        self.made.get().is_some_and(|made| made.home.is_in_use(now_us))
-    }
-
     /// The number of keys that are not at rest, and the maximum.
     pub(super) fn fill(&self, now_us: u64) -> (usize, usize) {
         let made = self.made.get();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::bucket::{Bucket, IDLE_AFTER_US};
+use super::bucket::Bucket;
 use super::context::{HashedKey, StoreContext};
 use super::home::Home;
 use super::plans::{KeyRule, MOST_PLANS, NumberedRule};
@@ -178,17 +178,6 @@ impl Buckets {
     /// Whether a key may owe anything, or have owed, as far as [`is_at_rest`](Self::is_at_rest) knows without a lock.
     pub(super) fn may_have_owed(&self, key: HashedKey) -> bool {
         self.has_older() || self.each.iter().any(|bucket| bucket.may_have_owed(key))
-    }
-
-    /// Whether any key owes units, or would if the clock were set back a little.
-    pub(super) fn owe(&self, now_us: u64) -> bool {
-        let earlier_us = now_us.saturating_sub(IDLE_AFTER_US);
-        let owes = |bucket: &Arc<Bucket>| {
-            bucket.ahead.latest_us() > earlier_us
-                || bucket.is_in_use(earlier_us)
-                || bucket.holds.any_counts(earlier_us)
-        };
-        !self.older(now_us).is_empty() || self.each.iter().any(owes)
     }
 
     /// The replacements whose keys may still matter, the youngest first. Drops the others and frees their memory.

@@ -55,11 +55,6 @@ impl BucketHolds {
         self.0.any()
     }
 
-    /// Whether held units of any key count, or count as a spend that no request has entered yet.
-    pub(super) fn any_counts(&self, now_us: u64) -> bool {
-        self.0.any_is(|all| !are_over(all, now_us))
-    }
-
     /// The holds of a key.
     pub(super) fn of(&self, key: u64) -> KeyHolds {
         self.0.look(key, |all| all.iter().map(|departure| departure.hold).collect())

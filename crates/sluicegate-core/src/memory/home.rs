@@ -146,11 +146,6 @@ impl Home {
     pub(super) fn in_use(&self, now_us: u64) -> usize {
         tables!(self, Self, table => table.in_use(now_us), Self::Logs(logs) => logs.in_use(now_us))
     }
-
-    /// Whether any key is not at rest.
-    pub(super) fn is_in_use(&self, now_us: u64) -> bool {
-        tables!(self, Self, table => table.is_in_use(now_us), Self::Logs(logs) => logs.is_in_use(now_us))
-    }
 }
 
 /// The slots for `keys` keys at this many per hundred, in steps that fit a 32-bit `usize` for every capacity.

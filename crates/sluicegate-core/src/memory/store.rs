@@ -218,11 +218,6 @@ impl Store for PolicyBuckets {
         policy.prepared::<Buckets>().is_some_and(|buckets| buckets.is_at_rest(hashed))
     }
 
-    fn may_close(&self, policy: &PreparedPolicy) -> bool {
-        let now_us = self.context.clock.now_us();
-        policy.prepared::<Buckets>().is_none_or(|buckets| !buckets.owe(now_us))
-    }
-
     fn limiters(&self) -> &Limiters {
         &self.limiters
     }

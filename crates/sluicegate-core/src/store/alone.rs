@@ -45,12 +45,6 @@ impl Alone {
         self.opened.get_or_init(open).as_ref()
     }
 
-    /// Whether closing the policy now forgets nothing that was decided alone.
-    pub(super) fn may_close(&self) -> bool {
-        let opened = self.opened.get().and_then(Option::as_ref);
-        opened.is_none_or(|opened| self.store().may_close(opened))
-    }
-
     /// The store that the policy is open on.
     pub(crate) fn store(&self) -> &dyn Store {
         &**self.memory.store()

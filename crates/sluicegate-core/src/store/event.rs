@@ -133,13 +133,6 @@ pub enum Event<'a> {
         /// The end of the period.
         until: SystemTime,
     },
-    /// A limit whose policies are chosen by requests has opened this one beyond its bound, because all open policies have keys with units spent.
-    PolicyKeptOpen {
-        /// The policy.
-        subject: Subject<'a>,
-        /// The number of policies of that limit that are open now.
-        open: usize,
-    },
     /// Quotas that a key has brought were refused, because this policy has no room for more different quotas.
     QuotasRefused(Subject<'a>),
     /// A header of a trusted proxy did not identify a client.

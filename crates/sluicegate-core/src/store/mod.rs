@@ -164,14 +164,6 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
-    /// Whether closing this policy now would forget no spent units. A policy closes when the last of its limiters is
-    /// dropped. It is `true` if the state lives elsewhere, or if no key has units spent; that is the default. A store that keeps the state
-    /// of keys with the opened policy returns whether they are at rest; it may walk its table for that.
-    fn may_close(&self, policy: &PreparedPolicy) -> bool {
-        _ = policy;
-        true
-    }
-
     /// Called when a policy that was opened with `replaces` is in force and the old one is not: the second step, which a policy that
     /// is opened and then dropped never takes. Most stores have nothing
     /// to do here, because a policy that `open` has prepared takes effect when it is asked for.

@@ -150,11 +150,6 @@ impl PreparedPolicy {
         self.alone.as_deref()
     }
 
-    /// Whether closing it now forgets nothing, in its store or in this process.
-    pub(crate) fn may_close(&self, store: &dyn Store) -> bool {
-        store.may_close(self) && self.alone().is_none_or(Alone::may_close)
-    }
-
     /// The policy as it is prepared, for a key with quotas of its own.
     #[must_use]
     pub fn under(&self, own: Arc<OwnQuotas>) -> Self {

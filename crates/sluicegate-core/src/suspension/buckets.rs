@@ -52,11 +52,6 @@ pub(crate) fn replaced(store: &dyn Store, old: &PreparedPolicy, new: &PreparedPo
     }
 }
 
-/// Whether closing a policy now, with the buckets of its suspension, forgets nothing.
-pub(crate) fn may_close(store: &dyn Store, policy: &PreparedPolicy) -> bool {
-    policy.may_close(store) && buckets(policy).all(|bucket| bucket.may_close(store))
-}
-
 /// The buckets that say whether a key is suspended under this policy; the first one takes new suspensions. A policy that
 /// suspends everywhere has both, because it may have suspended keys before it had that setting.
 pub(super) fn buckets_of<'a>(

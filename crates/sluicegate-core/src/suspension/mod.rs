@@ -90,7 +90,7 @@ mod strike;
 mod strikes;
 
 pub(crate) use self::ask::{decide, suspends};
-pub(crate) use self::buckets::{may_close, open, replaced};
+pub(crate) use self::buckets::{open, replaced};
 pub(crate) use self::by_hand::change;
 pub(crate) use self::finished::finished;
 pub(crate) use self::lines::SuspensionLines;

@@ -143,12 +143,6 @@ pub trait Wrap: Send + Sync + 'static {
         self.within().is_at_rest(policy, key)
     }
 
-    /// Whether closing this policy now forgets nothing, as [`Store::may_close`] says: by default if the inner store forgets
-    /// nothing.
-    fn may_close(&self, policy: &PreparedPolicy) -> bool {
-        self.within().may_close(policy)
-    }
-
     /// Called when a policy has replaced another one, before the inner store is told. By default it does nothing.
     fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         _ = (old, new, inherit);
@@ -229,10 +223,6 @@ impl<W: Wrap> Store for W {
     #[inline]
     fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
         Wrap::is_at_rest(self, policy, key)
-    }
-
-    fn may_close(&self, policy: &PreparedPolicy) -> bool {
-        Wrap::may_close(self, policy)
     }
 
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {

@@ -74,11 +74,6 @@ impl<Own: Send + Sync + 'static> Within<Own> {
         self.inner(policy).is_ok_and(|inner| self.store.is_at_rest(inner, key))
     }
 
-    /// Whether closing this policy of the outer store now forgets nothing in the inner store.
-    pub fn may_close(&self, policy: &PreparedPolicy) -> bool {
-        self.inner(policy).is_ok_and(|inner| self.store.may_close(inner))
-    }
-
     /// Translates an ask of the outer store into one of the inner store, with its key, costs, mode and receipt.
     ///
     /// # Errors

@@ -147,11 +147,6 @@ impl<D: Divide> Store for Divided<D> {
         opened.is_ok_and(|opened| self.each_part(opened).all(|(store, part)| store.is_at_rest(part, key)))
     }
 
-    fn may_close(&self, policy: &PreparedPolicy) -> bool {
-        let opened = OpenedParts::of(policy);
-        opened.is_ok_and(|opened| self.each_part(opened).all(|(store, part)| store.may_close(part)))
-    }
-
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         let (Ok(old), Ok(new)) = (OpenedParts::of(old), OpenedParts::of(new)) else { return };
         for (old, (store, new)) in old.parts.iter().zip(self.each_part(new)) {

@@ -142,7 +142,6 @@ fn store(store: &StoreSnapshot) -> ShownStore {
         keys: store.keys,
         slots: store.slots,
         evictions: store.evictions,
-        policies_kept_open: store.policies_kept_open,
     }
 }
 

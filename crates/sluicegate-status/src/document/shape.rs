@@ -68,8 +68,6 @@ pub(super) struct ShownStore {
     pub(super) keys: usize,
     pub(super) slots: usize,
     pub(super) evictions: u64,
-    /// Policies that limits have opened beyond their bound.
-    pub(super) policies_kept_open: u64,
 }
 
 /// Calls that failed, by kind.

@@ -19,7 +19,7 @@ use crate::limits::limit::Limit;
 /// Checks all that is known before any request: the stores of all limits, and the policies of limits that apply to every
 /// request.
 pub(super) fn before_requests(group: &Group) -> Result<(), ConfigError> {
-    let mut stores = group.limits().filter_map(|limit| Some((limit, limit.source.store()?)));
+    let mut stores = group.limits().map(|limit| (limit, limit.source.store()));
     if let Some((first, store)) = stores.next()
         && let Some((other, _)) = stores.find(|(_, other)| !Arc::ptr_eq(store, other))
     {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sluicegate_core::store::{Event, Subject, Undecided};
-use sluicegate_core::{ConfigError, Outcome, Policy, RateLimiter};
+use sluicegate_core::{ConfigError, Outcome, Policy};
 
 use crate::admission::set::{BuiltLimits, Limits};
 use crate::admission::way::RequestEnd;
@@ -57,20 +57,23 @@ impl Limits {
             Ok(admitted) => admitted.decided().map(|_| Outcome::Allowed),
             Err(refused) => refused.decided().map(|decided| decided.outcome()),
         };
-        let store = self.plan().limits.iter().find_map(|limit| limit.source.store());
-        if let (Some(outcome), Some(store)) = (outcome, store) {
-            store.notice(&Event::Routed { route: request.route(), outcome, took: timed.took() });
+        let first = self.plan().limits.first();
+        if let (Some(outcome), Some(limit)) = (outcome, first) {
+            limit.source.store().notice(&Event::Routed {
+                route: request.route(),
+                outcome,
+                took: timed.took(),
+            });
         }
     }
 
     /// Reports to the store of the first limit why this limit did not ask it, or that a turn was given up.
     pub(crate) fn notice(&self, limit: Option<usize>, why: Option<Undecided>) {
         let limits = &self.plan().limits;
-        let Some(store) = limits.iter().find_map(|limit| limit.source.store()) else { return };
-        let known = limit.and_then(|limit| limits[limit].source.known().first());
-        let policy = known.map(RateLimiter::policy);
+        let Some(first) = limits.first() else { return };
+        let policy = limit.map(|limit| limits[limit].source.known()[0].policy());
         let subject = policy.as_ref().map_or_else(Subject::default, |policy| Subject::of(policy.name()));
-        store.notice(&match why {
+        first.source.store().notice(&match why {
             Some(why) => Event::Undecided(subject, why),
             None => Event::TurnGivenUp(subject),
         });

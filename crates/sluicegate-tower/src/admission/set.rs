@@ -163,8 +163,8 @@ impl Limits {
         Self { made: Arc::new(made), carried: Arc::new(carried) }
     }
 
-    /// Counts what each policy in shadow would have done so far: first the policies of the limits in their order, then policies that
-    /// were chosen for a request or were replaced by a swap. At most 1,000 policies are counted.
+    /// Counts what each policy in shadow would have done so far: first the policies of the limits in their order, then policies
+    /// of limits that a swap has replaced. At most 1,000 policies are counted.
     pub fn shadow_counts(&self) -> Vec<ShadowCount> {
         let known = self.plan().limits.iter().flat_map(|limit| limit.source.known());
         self.carried.shadows.counts(known.map(|limiter| limiter.policy()))

@@ -35,10 +35,9 @@
 //! | one function for the conditions of many limits, like a router | [`Group::select`] |
 //! | sizes by plan, known when the program starts | [`Tiers`] |
 //! | numbers from a database, one for each customer | [`Limit::quota_by`] |
-//! | policies that differ in more than numbers, chosen by request | [`Limit::by`] |
+//! | another algorithm for some requests | a second limit with [`Limit::only_if`], or [`TiersBuilder::tier_with`] |
 //! | requests without any limit | [`LimitsBuilder::exempt`] |
 
-pub(crate) mod chosen;
 pub(crate) mod door;
 pub(crate) mod finding;
 pub(crate) mod group;
@@ -57,7 +56,6 @@ pub(crate) mod source;
 pub(crate) mod tiers;
 pub(crate) mod walk;
 
-pub use self::chosen::Chosen;
 pub use self::group::{Choose, Group};
 pub use self::into_group::{IntoGroup, IntoLimit};
 pub use self::limit::Limit;

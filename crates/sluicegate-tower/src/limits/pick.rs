@@ -8,6 +8,7 @@ use sluicegate_core::{ConfigError, RateLimiter};
 pub(crate) enum Which {
     /// The known limiter at this index.
     Known(usize),
+    /// A limiter with quotas of the request's key.
     Chosen(RateLimiter),
 }
 
@@ -17,6 +18,6 @@ pub(crate) enum Pick {
     Unlimited,
     /// Requests without a tier are refused with this status.
     Refused(StatusCode),
-    /// The chosen policy cannot be opened.
+    /// The quotas of the request cannot be kept.
     Mistake(ConfigError),
 }

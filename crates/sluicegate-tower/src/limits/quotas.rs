@@ -59,7 +59,7 @@ impl<C: Into<Self>> From<Result<C, ConfigError>> for ChosenQuotas {
     }
 }
 
-/// The picked limiter with these quotas for the key. The limiter is one of `known`, or was chosen for the request.
+/// The picked limiter with these quotas for the key.
 pub(super) fn with_quotas(pick: Pick, known: &[RateLimiter], chosen: ChosenQuotas) -> Pick {
     let Pick::Limiter(which) = pick else { return pick };
     let quotas = match chosen {

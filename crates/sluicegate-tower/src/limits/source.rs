@@ -1,4 +1,4 @@
-//! Finds the limiter that a limit asks for a request: its only one, the limiter of a tier, or a limiter chosen for the request.
+//! Finds the limiter that a limit asks for a request: its only one, or that of a tier, under the quotas that the request brings.
 
 use std::fmt;
 use std::slice;
@@ -8,7 +8,6 @@ use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 
 use crate::key::RequestView;
-use crate::limits::chosen::OpenPolicies;
 use crate::limits::of_request::{OfRequest, PendingValue};
 use crate::limits::pick::{Pick, Which};
 use crate::limits::quotas::{ChosenQuotas, with_quotas};
@@ -25,7 +24,6 @@ pub(crate) struct LimiterSource {
 enum KnownLimiters {
     One(RateLimiter),
     Tiers(Tiers, OfRequest<Pick>),
-    Open(Arc<OpenPolicies>, OfRequest<Pick>),
 }
 
 impl LimiterSource {
@@ -35,10 +33,6 @@ impl LimiterSource {
 
     pub(super) fn tiers(tiers: Tiers, choose: OfRequest<Pick>) -> Self {
         Self { limiters: KnownLimiters::Tiers(tiers, choose), quotas: None }
-    }
-
-    pub(super) fn open(open: Arc<OpenPolicies>, choose: OfRequest<Pick>) -> Self {
-        Self { limiters: KnownLimiters::Open(open, choose), quotas: None }
     }
 
     /// Whether the limiter is one of several.
@@ -52,7 +46,7 @@ impl LimiterSource {
     pub(super) fn pick(&self, request: RequestView<'_>) -> Result<Pick, PendingValue<Pick>> {
         let picked = match &self.limiters {
             KnownLimiters::One(_) => Ok(Pick::Limiter(Which::Known(0))),
-            KnownLimiters::Tiers(_, choose) | KnownLimiters::Open(_, choose) => choose.value(request),
+            KnownLimiters::Tiers(_, choose) => choose.value(request),
         };
         match &self.quotas {
             None => picked,
@@ -92,19 +86,18 @@ impl LimiterSource {
         self.quotas = Some(quotas);
     }
 
-    /// Makes the stores of the known limiters reserve room for the quotas that requests bring.
+    /// Makes the store reserve room for the quotas that requests bring.
     pub(crate) fn take_quotas(&self) -> Result<(), ConfigError> {
-        let known = if self.quotas.is_some() { self.known() } else { &[] };
-        known.iter().try_for_each(|limiter| limiter.remember(Policy::taking_quotas))
+        let limiters = if self.quotas.is_some() { self.known() } else { &[] };
+        limiters.iter().try_for_each(|limiter| limiter.remember(Policy::taking_quotas))
     }
 
-    /// The limiters that are known before any request; chosen limiters are not among them.
+    /// The limiters, at least one, without the quotas that requests bring.
     #[inline]
     pub(crate) fn known(&self) -> &[RateLimiter] {
         match &self.limiters {
             KnownLimiters::One(limiter) => slice::from_ref(limiter),
             KnownLimiters::Tiers(tiers, _) => tiers.limiters(),
-            KnownLimiters::Open(..) => &[],
         }
     }
 
@@ -124,42 +117,24 @@ impl LimiterSource {
         }
     }
 
-    /// Whether requests may ask this policy, by current knowledge.
+    /// Whether requests ask this policy.
     pub(crate) fn asks(&self, policy: &str) -> bool {
-        let is_it = |limiter: &RateLimiter| limiter.with_policy(|known| known.name() == policy);
-        self.known().iter().any(is_it) || self.open_policies().is_some_and(|open| open.has(policy))
+        self.known().iter().any(|limiter| limiter.with_policy(|known| known.name() == policy))
     }
 
-    /// The store that decides, if there is any limiter.
-    pub(crate) fn store(&self) -> Option<&Arc<dyn Store>> {
-        match &self.limiters {
-            KnownLimiters::Open(open, _) => Some(open.store()),
-            _ => self.known().first().map(RateLimiter::store),
-        }
+    /// The store that decides.
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        self.known()[0].store()
     }
 
-    /// Makes refunds exact, also for limiters that are chosen later.
+    /// Makes refunds exact.
     pub(crate) fn keep_accounts(&self) -> Result<(), ConfigError> {
-        match &self.limiters {
-            KnownLimiters::Open(open, _) => open.keep_accounts(),
-            _ => self.known().iter().try_for_each(|limiter| limiter.remember(Policy::with_refunds)),
-        }
-    }
-
-    /// The open policies, if policies are chosen per request.
-    pub(super) fn open_policies(&self) -> Option<&OpenPolicies> {
-        match &self.limiters {
-            KnownLimiters::Open(open, _) => Some(open),
-            _ => None,
-        }
+        self.known().iter().try_for_each(|limiter| limiter.remember(Policy::with_refunds))
     }
 }
 
 impl fmt::Debug for LimiterSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.limiters {
-            KnownLimiters::Open(open, _) => open.fmt(f),
-            _ => self.known().fmt(f),
-        }
+        self.known().fmt(f)
     }
 }

@@ -72,9 +72,4 @@ impl Logs {
     pub(super) fn in_use(&self, now_us: u64) -> usize {
         (0..SHARDS).map(|shard| self.lock(shard).in_use(now_us)).sum()
     }
-
-    /// Whether any key's log holds entries that still count.
-    pub(super) fn is_in_use(&self, now_us: u64) -> bool {
-        (0..SHARDS).any(|shard| self.lock(shard).in_use(now_us) > 0)
-    }
 }

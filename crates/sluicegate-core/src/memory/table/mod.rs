@@ -106,11 +106,6 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         self.states_in_use(now_us).count()
     }
 
-    /// Whether any slot holds a state that is not at rest. It reads up to the first one without a lock.
-    pub(super) fn is_in_use(&self, now_us: u64) -> bool {
-        self.states_in_use(now_us).next().is_some()
-    }
-
     fn states_in_use(&self, now_us: u64) -> impl Iterator<Item = &[AtomicU64; WORDS]> {
         let slots =
             (0..self.sets).flat_map(move |index| (0..SLOTS).map(move |slot| self.set(index).state(slot)));

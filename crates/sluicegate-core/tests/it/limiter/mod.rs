@@ -1,7 +1,6 @@
 //! The verbs of a limiter beyond a check: handles, replacing, giving back.
 
 mod by_turns;
-mod closing;
 mod handles;
 mod many;
 mod mixed;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::limiter::{ForLayers, change_all, check_all};
+use sluicegate_core::limiter::{change_all, check_all};
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::store::{DecidedBy, Mode};
 use sluicegate_core::{Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
@@ -119,17 +119,6 @@ async fn what_a_process_has_let_pass_by_itself_counts_in_its_next_outage() {
         assert_eq!(local.peek("ada").await.unwrap().decided_by(), DecidedBy::Store);
     }
     assert_eq!(passed, 5);
-}
-
-#[tokio::test]
-async fn a_policy_whose_keys_owe_to_the_process_alone_may_not_be_closed() {
-    let [local, allow, _] = limiters(&mute(StoreErrorKind::Unavailable, false));
-    assert!(local.may_close(), "nothing was asked");
-    for limiter in [&local, &allow] {
-        assert!(limiter.check("ada").await.unwrap().is_allowed());
-    }
-    assert!(!local.may_close());
-    assert!(allow.may_close(), "nobody counts");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Units of a shared limit that are held for requests which wait for limits of their own.
 
-use sluicegate_core::limiter::{ForLayers, Inherit, check_all};
+use sluicegate_core::limiter::{Inherit, check_all};
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::{Algorithm, Decision, MemoryStore, Policy, Quota, RateLimiter};
 
@@ -118,10 +118,6 @@ fn held_units_of_a_key_in_debt_count_until_both_have_drained() {
             let resets = answer(shared.peek("shared")).reset_after();
             (store, clock, shared, resets)
         };
-        let (_, clock, shared, resets) = in_debt();
-        clock.advance(resets - secs(1));
-        assert!(!shared.may_close(), "{algorithm}: it is closed too soon");
-
         let (_, clock, shared, resets) = in_debt();
         let twice = shared.policy().with_quotas(&[Quota::per_hour(20)]).expect("it is possible");
         shared.replace(twice, Inherit::Spent).expect("it fits");

@@ -340,9 +340,6 @@ fn store_item(store: &ShownStore) -> Markup {
             }
             @if store.unsettled_keys > 0 { " · " (shape::counted(store.unsettled_keys as u64, "key", "keys")) " with spending that it does not know yet" }
             @if store.slots > 0 { " · " (shape::counted(store.evictions, "key", "keys")) " forgotten for lack of room" }
-            @if store.policies_kept_open > 0 {
-                " · " (shape::counted(store.policies_kept_open, "policy", "policies")) " opened beyond the bound of their limit, since keys owe under all others"
-            }
         }
     }
 }

@@ -72,7 +72,6 @@ fn store(name: &str, state: &'static str, p99_ms: Option<f64>) -> ShownStore {
         keys: 0,
         slots: 0,
         evictions: 0,
-        policies_kept_open: 0,
     }
 }
 

@@ -97,14 +97,14 @@ impl Limit {
     #[inline]
     pub(crate) fn is_off(&self) -> bool {
         let is_off = |limiter: &RateLimiter| limiter.with_policy(Policy::mode) == PolicyMode::Off;
-        let known = self.source.known();
-        self.source.chooses() && !known.is_empty() && known.iter().all(is_off)
+        self.source.chooses() && self.source.known().iter().all(is_off)
     }
 
     /// The name for logs and errors: the limit's own, or the name of its first policy.
     pub(crate) fn title(&self) -> String {
-        let of_policy = || self.source.known().first().map(|limiter| limiter.policy().name().to_owned());
-        let own = self.name.as_deref().map(str::to_owned);
-        own.or_else(of_policy).unwrap_or_else(|| "chosen per request".to_owned())
+        match &self.name {
+            Some(name) => String::from(&**name),
+            None => self.source.known()[0].policy().name().to_owned(),
+        }
     }
 }

@@ -261,12 +261,7 @@ fn many(store: &MemoryStore) -> Limits {
     let group = Group::new(Choose::First)
         .and(limit("login", "3/min").only_if(path_in(["/login"]).unwrap()))
         .and(limit("writes", "4/min").only_if(method_in([Method::POST])).cost(2).unwrap())
-        .and(
-            Limit::by(store, |request| {
-                Policy::gcra(format!("of{}", request.uri.path().replace('/', "-")), "7/min")
-            })
-            .key(later),
-        );
+        .and(limit("others", "7/min").key(later));
     let waits = on(store, Policy::gcra("waits", "5/min").wait_up_to(Duration::from_secs(10)));
     let sooner = on(store, Policy::gcra("sooner", "30/min burst 3").wait_up_to(Duration::from_secs(3)));
     let queue = on(store, Policy::leaky_queue("queue", "12/min burst 2").wait_up_to(Duration::from_secs(6)));

@@ -1,6 +1,5 @@
 //! Which limits a request has: costs, tiers, choices, exemptions, missing keys; deciding, explaining, swapping.
 
-mod chosen;
 mod costs;
 mod decide;
 mod exempt;

@@ -11,7 +11,7 @@ use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{OnOutage, Policy, RateLimiter};
 use sluicegate_tests::around::failing;
 use sluicegate_tower::key::{Extraction, HeaderKey, OnMissingKey, RequestView, extract_fn};
-use sluicegate_tower::limits::{Choose, Chosen, Group, Limits, Tiers, WouldBe};
+use sluicegate_tower::limits::{Choose, Group, Limits, Tiers, WouldBe};
 use sluicegate_tower::{Limit, Meter};
 use tower::Layer;
 
@@ -122,26 +122,19 @@ fn plan(request: RequestView<'_>) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn a_tier_and_a_policy_by_request_may_be_off_while_others_are_enforced() {
+async fn a_tier_may_be_off_while_others_are_enforced() {
     let (store, _) = store();
     let tiers = Tiers::builder(&on(&store, Policy::gcra("api", "9/min")))
         .tier("free", "1/min")
         .tier_with("pro", on(&store, Policy::gcra("pro", "1/min").mode(PolicyMode::Off)));
     let tiers = tiers.reject_unknown(StatusCode::PAYMENT_REQUIRED).build().unwrap();
     let by_tier = Limit::tiered(tiers, plan).key(HeaderKey::new("x-key").unwrap());
-    let chosen = Limit::by(&store, |request| {
-        let is_ada = request.headers.get("x-key").is_some_and(|key| key == "ada");
-        let mode = if is_ada { PolicyMode::Off } else { PolicyMode::Enforce };
-        Chosen::from(Policy::gcra(if is_ada { "a" } else { "b" }, "1/min").mode(mode))
-    });
-    for limit in [by_tier, chosen.key(HeaderKey::new("x-key").unwrap())] {
-        let service = all_fields(limit).build().unwrap().layer(Handler::default());
-        let mut statuses = Vec::new();
-        for key in ["ada", "ada", "bob", "bob"] {
-            statuses.push(send(&service, from(key)).await.status().as_u16());
-        }
-        assert_eq!(statuses, [200, 200, 200, 429]);
+    let service = all_fields(by_tier).build().unwrap().layer(Handler::default());
+    let mut statuses = Vec::new();
+    for key in ["ada", "ada", "bob", "bob"] {
+        statuses.push(send(&service, from(key)).await.status().as_u16());
     }
+    assert_eq!(statuses, [200, 200, 200, 429]);
 }
 
 #[tokio::test]
