@@ -57,6 +57,23 @@ pub(crate) async fn lines(
     lines.lock().unwrap().clone()
 }
 
+#[test]
+fn a_line_is_kept_in_view_by_the_runtime_that_asks_after_its_own_has_ended() {
+    let runtime =
+        || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let server = Server::start();
+    let rooms = runtime().block_on(async {
+        let (one, other) = (store(&server.url()).await, store(&server.url()).await);
+        [one, other].map(|store| WaitingRoom::builder("sale", "1/h").build(RedisLine::new(&store)).unwrap())
+    });
+    runtime().block_on(async {
+        rooms[0].set_rate("1/min").await.unwrap();
+        eventually("each instance knows it", || {
+            rooms.iter().all(|room| room.status().rate == Quota::per_minute(1).burst(1))
+        });
+    });
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn visitors_that_left_count_no_more_though_nobody_asks() {
     let (server, clock) = (Server::start(), on_the_hour());

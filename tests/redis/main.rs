@@ -26,6 +26,7 @@ mod probe;
 mod promises;
 mod replace;
 mod rolling;
+mod runtimes;
 mod scripts;
 mod settling;
 mod shards;

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::sync::Arc;
+use std::thread;
 
+use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::rules::Rules;
@@ -24,21 +26,24 @@ impl Rules {
     /// # }
     /// ```
     ///
-    /// # Errors
-    /// When the signal cannot be listened to.
+    /// It is done by a thread of its own.
     ///
-    /// # Panics
-    /// Outside of a tokio runtime, and in one without I/O.
+    /// # Errors
+    /// When the signal cannot be listened to, or no thread can be started.
     pub fn reload_on_sighup(&self) -> io::Result<()> {
-        let mut hangups = signal(SignalKind::hangup())?;
+        // A runtime of its own, because the caller's may end before the rules do.
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let mut hangups = {
+            let _entered = runtime.enter();
+            signal(SignalKind::hangup())?
+        };
         let rules = Arc::downgrade(&self.0);
-        tokio::spawn(async move {
-            while hangups.recv().await.is_some() {
+        let run = move || {
+            while runtime.block_on(hangups.recv()).is_some() {
                 let Some(inner) = rules.upgrade() else { return };
-                // Reading a file may take a while, and a runtime that shuts down does not begin it.
-                _ = tokio::task::spawn_blocking(move || Self(inner).reload_and_log(true)).await;
+                Self(inner).reload_and_log(true);
             }
-        });
-        Ok(())
+        };
+        thread::Builder::new().name("sluicegate-sighup".to_owned()).spawn(run).map(drop)
     }
 }

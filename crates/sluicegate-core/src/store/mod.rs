@@ -23,7 +23,7 @@ mod alarm;
 mod alone;
 mod ask;
 #[cfg(feature = "tokio")]
-mod begun;
+mod background;
 mod class;
 mod event;
 mod future;
@@ -42,7 +42,10 @@ use std::sync::Arc;
 pub use self::alarm::{Alarm, AlarmCause};
 pub use self::ask::{Ask, Mode};
 #[cfg(feature = "tokio")]
-pub(crate) use self::begun::spawn;
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub use self::background::KeptTask;
+#[cfg(feature = "tokio")]
+pub(crate) use self::background::spawn;
 pub use self::class::Class;
 pub use self::event::{Event, ForwardedFault, Listener, Listeners, Subject, Undecided};
 pub(crate) use self::future::DecideResult;

@@ -26,6 +26,10 @@ pub trait SharedPermits: fmt::Debug + Send + Sync + 'static {
     /// The time after which the permits of an instance that the store does not hear of are given to others.
     fn lease(&self) -> Duration;
 
+    /// Takes the function that keeps the store's task running, and calls it before each request for a permit. While it returns `false`, requests
+    /// are treated as the limit says for an outage: the tokio runtime of the task has ended, and the request is on none.
+    fn report_by(&self, keep_running: Box<dyn Fn() -> bool + Send + Sync>);
+
     /// Ready when demands have changed, or nobody can ask any more; otherwise the task is woken when it is. One task may wait at a time.
     fn poll_changed(&self, cx: &mut Context<'_>) -> Poll<()>;
 

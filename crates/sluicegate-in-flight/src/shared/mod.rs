@@ -14,7 +14,7 @@ mod ticket;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -44,8 +44,12 @@ pub(crate) struct InstancePermits {
     clock: Arc<dyn Clock>,
     listeners: Arc<Listeners>,
     lost: AtomicU64,
+    /// Keeps the store's task running.
+    keep_reporting: OnceLock<KeepReporting>,
     state: Mutex<SharedState>,
 }
+
+type KeepReporting = Box<dyn Fn() -> bool + Send + Sync>;
 
 #[derive(Default)]
 struct SharedState {
@@ -75,13 +79,16 @@ impl InstancePermits {
         listeners: Arc<Listeners>,
     ) -> Self {
         let (number, lost, state) = (AtomicU64::new(permits), AtomicU64::default(), Mutex::default());
-        Self { name, number, sharing, queue, queue_in_all, clock, listeners, lost, state }
+        let keep_reporting = OnceLock::new();
+        Self { name, number, sharing, queue, queue_in_all, clock, listeners, lost, keep_reporting, state }
     }
 
     /// A permit, or a place in the queue. It waits for the store's answer; with `waits` also for permits that come back.
     pub(super) fn ask(&self, key: &Key, waits: bool) -> PermitReply {
+        let is_reported = self.keep_reporting();
         let now_us = self.clock.now_us();
         let mut state = self.lock();
+        state.is_down |= !is_reported;
         let SharedState { keys, changed, waiting, is_down, .. } = &mut *state;
         let held = keys.entry(key.clone()).or_default();
         let ticket = Arc::<PermitTicket>::default();
@@ -112,6 +119,11 @@ impl InstancePermits {
         change(key, held, changed);
         self.release(state, Wakers::new(), LostPermits::new());
         PermitReply::Waiting(place, SeatOf::Shared(ticket), None)
+    }
+
+    /// Whether the store's task runs, perhaps from now on.
+    fn keep_reporting(&self) -> bool {
+        self.keep_reporting.get().is_none_or(|keep| keep())
     }
 
     /// Puts a permit back.
@@ -258,8 +270,12 @@ impl InstancePermits {
 
     /// Releases the lock, then wakes tasks, including the store's task if there are changes to report, and notifies listeners.
     fn release(&self, mut state: MutexGuard<'_, SharedState>, woken: Wakers, lost: LostPermits) {
-        let task = if state.changed.is_empty() { None } else { state.task.take() };
+        let is_changed = !state.changed.is_empty();
+        let task = if is_changed { state.task.take() } else { None };
         drop(state);
+        if is_changed {
+            self.keep_reporting();
+        }
         woken.into_iter().chain(task).for_each(Waker::wake);
         for (key, number) in lost {
             self.lost.fetch_add(number, Ordering::Relaxed);

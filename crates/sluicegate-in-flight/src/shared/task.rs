@@ -29,6 +29,11 @@ impl SharedPermits for InstancePermits {
         self.sharing.lease
     }
 
+    fn report_by(&self, keep_running: Box<dyn Fn() -> bool + Send + Sync>) {
+        // The store shares the permits once.
+        _ = self.keep_reporting.set(keep_running);
+    }
+
     fn poll_changed(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if !state.changed.is_empty() || state.is_closed {

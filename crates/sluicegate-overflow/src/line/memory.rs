@@ -68,8 +68,13 @@ impl Line for InMemory {
         LineFuture::ready(())
     }
 
-    fn set(&self, settings: LineSettings) {
-        self.schedule().set(self.clock.now_us(), settings);
+    fn set(&self, settings: LineSettings, with_rate: bool) {
+        let (now_us, rate, mut schedule) = (self.clock.now_us(), settings.rate, self.schedule());
+        schedule.set(now_us, settings);
+        if with_rate {
+            // A rate is checked before it comes here.
+            _ = schedule.change(now_us, LineChange::Rate(rate));
+        }
     }
 
     fn status(&self) -> LineStatus {

@@ -126,9 +126,10 @@ pub trait Line: Send + Sync + fmt::Debug + 'static {
     /// If the future is dropped before it is ready, the line may have been changed or not.
     fn change(&self, change: LineChange) -> LineFuture<()>;
 
-    /// Sets other settings; all visitors keep their places. The rate is not one of them, because operators [change](Self::change) it, and a
-    /// line that has opened stays open. If instances share the line, only polls of this one follow the settings.
-    fn set(&self, settings: LineSettings);
+    /// Sets other settings; all visitors keep their places. The rate is one of them only `with_rate`, because operators
+    /// [change](Self::change) it; a line over a network retries until it has accepted the rate. A line that has opened stays open. If instances
+    /// share the line, only polls of this one follow the other settings.
+    fn set(&self, settings: LineSettings, with_rate: bool);
 
     /// The current numbers, as far as this instance knows them.
     fn status(&self) -> LineStatus;

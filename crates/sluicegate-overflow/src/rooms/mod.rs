@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::{ConfigError, Quota};
 use sluicegate_tower::room::{Door, RoomMaker, RoomTerms};
-use tokio::runtime::Handle;
 
 use self::door::RoomDoor;
 pub use self::named::NamedRoom;
@@ -53,8 +52,6 @@ pub struct Rooms {
 #[derive(Clone)]
 struct RoomsSettings {
     home: Arc<dyn LineHome + Send + Sync>,
-    /// Kept because the threads that reload files are not on a runtime.
-    runtime: Option<Handle>,
     secrets: Vec<Vec<u8>>,
     page: Arc<PageFn>,
     clock: Arc<dyn Clock>,
@@ -67,13 +64,12 @@ struct OpenRoom {
 }
 
 impl Rooms {
-    /// Begins rooms whose lines are kept in this home. For lines in Redis, call it on the tokio runtime that should refresh their numbers.
+    /// Begins rooms whose lines are kept in this home.
     pub fn new(home: impl LineHome + Send + Sync + 'static) -> Self {
         // The seeds of hashers come from the system's random source.
         let secret = (0_u64..4).flat_map(|number| RandomState::new().hash_one(number).to_be_bytes());
         let settings = RoomsSettings {
             home: Arc::new(home),
-            runtime: Handle::try_current().ok(),
             secrets: vec![secret.collect()],
             page: Arc::new(page::page),
             clock: Arc::new(SystemClock::new()),
@@ -141,7 +137,6 @@ impl Rooms {
 
 impl RoomMaker for Rooms {
     fn door(&self, terms: &RoomTerms) -> Result<Arc<dyn Door>, ConfigError> {
-        let _runtime = self.settings.runtime.as_ref().map(Handle::enter);
         let line = self.find(&terms.name).map(|room| Arc::clone(&room.0.line));
         let mut settings = None;
         let RoomsSettings { secrets, page, clock, .. } = &*self.settings;

@@ -7,7 +7,6 @@
 //! | `state` | state that requests and the supervisor share: the live connection, and marks of its problems |
 //! | `send` | sends one command, and notes failures of the connection |
 //! | `probe` | the commands that test whether a connection can decide |
-//! | `supervised` | the lifetime: the supervisor ends with the store |
 //! | `failure` | the meaning of an error, for the request and for the connection |
 //! | `server/` | the address of Redis, and how to connect: clients, TLS, pools |
 //!
@@ -29,7 +28,6 @@ mod probe;
 mod send;
 mod server;
 mod state;
-mod supervised;
 mod supervisor;
 
 pub(crate) use self::failure::is_of_moving_slot;
@@ -39,4 +37,4 @@ pub(crate) use self::send::ScriptName;
 pub use self::server::DeadPool;
 pub(crate) use self::server::{ServerConnection, Target, TrustedCa};
 pub(crate) use self::state::{ConnectionState, part_of};
-pub(crate) use self::supervised::Supervised;
+pub(crate) use self::supervisor::supervise;

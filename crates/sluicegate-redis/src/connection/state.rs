@@ -38,6 +38,8 @@ pub(crate) struct ConnectionState {
     /// Whether this is a cluster, whose connection stays in use until there is a better one: a node that fails is no reason to
     /// refuse the keys of the others.
     pub(crate) is_cluster: bool,
+    /// The number of the last attempt to connect.
+    attempts: AtomicU64,
     /// The last connection that was found to be broken.
     broken: AtomicU64,
     lost: Notify,
@@ -67,10 +69,11 @@ pub(super) struct Live {
 
 impl ConnectionState {
     /// No connection yet.
-    pub(super) fn new(is_cluster: bool, starts_until: Instant) -> Self {
+    pub(crate) fn new(is_cluster: bool, starts_until: Instant) -> Self {
         Self {
             live: ArcSwapOption::empty(),
             is_cluster,
+            attempts: AtomicU64::new(0),
             broken: AtomicU64::new(0),
             lost: Notify::new(),
             starts_until,
@@ -82,13 +85,28 @@ impl ConnectionState {
         }
     }
 
+    /// Forgets the connection of a supervisor that has ended with its runtime: the connection has ended, too. Requests wait for the
+    /// immediate attempt of the next supervisor.
+    pub(crate) fn begin_again(&self) {
+        if self.attempts.load(Ordering::Relaxed) > 0 {
+            // Release: see `closed`.
+            self.mending.store(true, Ordering::Release);
+            self.live.store(None);
+        }
+    }
+
+    /// The number of the next connection.
+    pub(super) fn next_generation(&self) -> u64 {
+        self.attempts.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// Whether there is a connection now.
     pub(crate) fn is_up(&self) -> bool {
         self.live.load().is_some()
     }
 
     /// Waits until there is a connection.
-    pub(super) async fn up(&self) {
+    pub(crate) async fn up(&self) {
         loop {
             let settled = self.settled.notified();
             if self.is_up() {
@@ -181,7 +199,7 @@ impl ConnectionState {
     }
 
     /// The reason why there is no connection, if it is known.
-    pub(super) fn problem(&self) -> Option<Arc<String>> {
+    pub(crate) fn problem(&self) -> Option<Arc<String>> {
         self.problem.load_full()
     }
 

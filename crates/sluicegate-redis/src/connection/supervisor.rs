@@ -35,13 +35,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Pauses between attempts double from 50 ms to 1 s, and half of each is random, so that a fleet
 /// does not reconnect in step. After a connection that has lived for a second, the next attempt
 /// begins at once.
-pub(super) async fn supervise(state: Arc<ConnectionState>, target: Target, probe: Probe) {
-    let probe = Arc::new(probe);
-    let mut generation = 0;
+pub(crate) async fn supervise(state: Arc<ConnectionState>, target: Target, probe: Arc<Probe>) {
     let mut pause = Duration::ZERO;
     let mut log = OutageLog { target: target.to_string(), said: Vec::new(), last: None };
     loop {
-        generation += 1;
+        let generation = state.next_generation();
         let closed = {
             // Weak, because a strong reference would be a cycle through the connection, and the state would outlive the store.
             let state = Arc::downgrade(&state);

@@ -10,18 +10,18 @@ use redis::aio::ConnectionLike;
 use sluicegate_core::ConfigError;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::store::{Limiters, Registry};
-use tokio::runtime::Handle;
+use sluicegate_core::store::{KeptTask, Limiters, Registry};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::RedisStore;
 use super::client::RedisClient;
-use super::decide::{Decider, probe};
+use super::decide::{Batcher, Decider, gather, probe};
 use super::durable;
 use super::key::{self, Tags};
-use super::shared::{SharedKey, SharedValue};
+use super::shared::{SharedKey, SharedValue, read_in_turn};
 use super::state::RedisState;
-use crate::connection::{Supervised, Target, TrustedCa};
+use crate::connection::{ConnectionState, Target, TrustedCa, supervise};
 
 /// Collects the settings of a [`RedisStore`].
 ///
@@ -230,26 +230,45 @@ impl RedisStoreBuilder {
                 "a wait of {first_connection:?} for the first connection: use at most 60 s"
             ));
         }
-        let Ok(runtime) = Handle::try_current() else {
+        let mut probe = probe(&prefix)?;
+        if is_durable {
+            durable::check(&mut probe);
+        }
+        let value = SharedValue::read_by(&mut probe, &prefix, &secret);
+        let starts_until = Instant::now() + first_connection;
+        let connection = Arc::new(ConnectionState::new(target.is_cluster(), starts_until));
+        let batcher = Batcher::new(Arc::clone(&connection));
+        let background = {
+            let (connection, value, batches) =
+                (Arc::clone(&connection), Arc::clone(&value), batcher.sender());
+            let (target, probe) = (target.clone(), Arc::new(probe));
+            KeptTask::new(move || {
+                connection.begin_again();
+                let supervisor = supervise(Arc::clone(&connection), target.clone(), Arc::clone(&probe));
+                let reader = read_in_turn(Arc::clone(&value), Arc::clone(&connection));
+                let gatherer = gather(Arc::clone(&batches));
+                async move {
+                    let mut tasks = JoinSet::new();
+                    tasks.spawn(supervisor);
+                    tasks.spawn(reader);
+                    tasks.spawn(gatherer);
+                    tasks.join_all().await;
+                }
+            })
+        };
+        if background.keep().is_err() {
             return fail(
                 "a Redis store connects in the background of a tokio runtime, and here is none: call it inside of \
                  `#[tokio::main]`, or after `let _guard = runtime.enter()`"
                     .to_owned(),
             );
-        };
-        let mut probe = probe(&prefix)?;
-        if is_durable {
-            durable::check(&mut probe);
         }
-        let known = SharedValue::read_by(&mut probe, &prefix, &secret);
-        let connection = Supervised::start(target.clone(), probe, Instant::now() + first_connection);
-        let shared = SharedKey::start(known, Arc::clone(connection.state()), runtime.clone());
-        let client = Arc::new(RedisClient { connection, clock, deadline, runtime });
+        let client = Arc::new(RedisClient { connection, background, clock, deadline });
         Ok(RedisStore(Arc::new(RedisState {
-            decider: Decider::start(Arc::clone(&client)),
+            decider: Arc::new(Decider::new(Arc::clone(&client), batcher)),
+            shared: SharedKey::new(value, Arc::clone(&client)),
             client,
             target,
-            shared,
             tags: Tags::new(&secret),
             is_onlooker,
             prefix,

@@ -59,9 +59,10 @@ use crate::connection::Target;
 /// ```
 ///
 /// # Runtime
-/// A store belongs to the tokio runtime that it was made on: its connection, its timers and calls
-/// of departed callers live there. It may be called from anywhere, also from another runtime. Do
-/// not make it on a runtime that ends before the service does.
+/// Its connection lives on the tokio runtime on which it was made. It may be called from anywhere, also from another runtime. After that
+/// runtime has ended, the store connects again on the runtime of the next caller, which waits for the connection within its deadline; so a
+/// store may be in a static of tests, or be shared by a runtime for each thread. A caller outside of any runtime then gets an error that says
+/// so. A runtime that is not driven has not ended: nothing works on it.
 ///
 /// # Cancel safety
 /// A call starts when the store is asked, and continues whether or not its future is polled or
@@ -155,7 +156,7 @@ impl RedisStore {
     /// # Cancel safety
     /// Dropping the future changes nothing: the store continues to connect in the background.
     pub async fn connected(&self, within: Duration) -> Result<(), StoreError> {
-        self.0.client.connection.up(within).await
+        self.0.client.connected(within).await
     }
 
     /// The name in Redis under which this store keeps the state of a key under a policy, to inspect it or to delete it by hand.
@@ -239,7 +240,7 @@ impl RedisStore {
     /// It is for a health page or a gauge. Do not check it before a decision: the connection may be lost in
     /// between, and a decision without a connection costs nothing.
     pub fn is_connected(&self) -> bool {
-        self.0.client.connection.state().is_up()
+        self.0.client.is_connected()
     }
 }
 
@@ -247,7 +248,7 @@ impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
             .field("prefix", &self.0.prefix)
-            .field("connection", &self.0.client.connection)
+            .field("is_connected", &self.is_connected())
             .finish_non_exhaustive()
     }
 }

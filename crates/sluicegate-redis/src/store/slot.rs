@@ -51,9 +51,12 @@ impl HashSlot {
         Self { client, stem, number }
     }
 
-    /// The runtime in which its scripts run.
-    pub(super) fn runtime(&self) -> &Handle {
-        &self.client.runtime
+    /// The tokio runtime in which its scripts run, and in which the connection of its store lives.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Unavailable`] when that has ended, and the caller is on none.
+    pub fn runtime(&self) -> Result<Handle, StoreError> {
+        self.client.runtime()
     }
 
     /// Runs a script with these parts of the slot as its `KEYS`, and its arguments, in one call.
@@ -77,16 +80,17 @@ impl HashSlot {
         let keys: Vec<String> = parts.iter().map(|part| self.key_name(part)).collect();
         let arguments: Vec<Vec<u8>> = arguments.iter().map(|argument| argument.to_vec()).collect();
         let (script, part) = (script.clone(), part_of(self.number));
-        let (connection, deadline) = (Arc::clone(self.client.connection.state()), self.client.deadline());
-        let task = self.client.runtime.spawn(async move {
+        let (connection, deadline) = (Arc::clone(&self.client.connection), self.client.deadline());
+        let run = async move {
             let command = |name| script.command(name, &keys, &arguments);
             let reply = connection.send(part, command, deadline).await?;
             strings(reply).ok_or_else(|| {
                 let problem = "the reply of the script is not a list of strings and numbers";
                 StoreError::with_source(StoreErrorKind::Protocol, problem)
             })
-        });
-        async { task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))) }
+        };
+        let task = self.client.runtime().map(|runtime| runtime.spawn(run));
+        async { task?.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))) }
     }
 
     /// The time of the store's own [clock](crate::RedisStoreBuilder::clock) in microseconds, if it has one: a script that needs the

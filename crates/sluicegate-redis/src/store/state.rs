@@ -60,7 +60,7 @@ impl Store for RedisState {
     }
 
     fn has_fallback(&self) {
-        self.client.connection.state().start_without();
+        self.client.connection.start_without();
     }
 
     fn listen(&self, listener: Arc<dyn Listener>) {
@@ -106,12 +106,12 @@ impl Store for RedisState {
     fn status(&self) -> StoreStatus {
         let mut status = StoreStatus::default();
         // Relaxed: it is only a count.
-        status.disagreements = self.client.connection.state().disagreements.load(Ordering::Relaxed);
+        status.disagreements = self.client.connection.disagreements.load(Ordering::Relaxed);
         status
     }
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
-        if !self.client.connection.state().is_cluster {
+        if !self.client.connection.is_cluster {
             return 1;
         }
         let bits = asks.iter().map(|ask| 1 << part_of(key::slot(&self.tags.tag(ask.key()))));

@@ -16,16 +16,19 @@ mod reply;
 mod script;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sluicegate_core::algorithm::Rule;
 use sluicegate_core::clock::micros;
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::store::KeptTask;
 use sluicegate_core::{Algorithm, ConfigError, Quota, StoreError};
 use sluicegate_redis::{HashSlot, RedisStore};
-use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use self::reply::{LineSnapshot, answer, known};
 use self::script::SCRIPT;
@@ -99,29 +102,32 @@ impl RedisLine {
 
 impl LineHome for RedisLine {
     /// # Errors
-    /// When the numbers of a rate are too large for the script, and without a tokio runtime.
+    /// When the numbers of a rate are too large for the script.
     fn open(&self, settings: LineSettings, _: Arc<dyn Clock>) -> Result<Arc<dyn Line>, ConfigError> {
         let slot = self.store.slot("room", &*settings.name)?;
         let numbers = numbers(settings.rate)?;
-        let runtime = Handle::try_current().map_err(|_| {
-            let problem =
-                "a line in Redis is kept in view by a task, and here is no tokio runtime to run it on";
-            ConfigError::new(ConfigErrorKind::Layer, problem)
-        })?;
         let known = LineSnapshot::new(LineStatus::new(LineMode::Metered, settings.rate));
         let line = Arc::new(InRedis {
             slot,
             settings: Mutex::new(settings),
             numbers: Mutex::new(numbers),
             known: Mutex::new(known),
+            is_rate_due: AtomicBool::new(false),
+            rate_due: Notify::new(),
         });
-        runtime.spawn(keep_in_view(Arc::downgrade(&line)));
-        Ok(Arc::new(OfInstance(line)))
+        let kept = Arc::clone(&line);
+        let refresher = KeptTask::new(move || keep_in_view(Arc::clone(&kept)));
+        let line = OfInstance { line, refresher };
+        line.keep_in_view();
+        Ok(Arc::new(line))
     }
 }
 
 /// The handle that a room holds; the task that refreshes the line's numbers ends with it.
-struct OfInstance(Arc<InRedis>);
+struct OfInstance {
+    line: Arc<InRedis>,
+    refresher: KeptTask,
+}
 
 struct InRedis {
     slot: HashSlot,
@@ -129,6 +135,10 @@ struct InRedis {
     /// The rate that a new line begins with.
     numbers: Mutex<[u64; 5]>,
     known: Mutex<LineSnapshot>,
+    /// Whether the rate in `numbers` is yet to be set in Redis.
+    is_rate_due: AtomicBool,
+    /// Wakes the refresher.
+    rate_due: Notify,
 }
 
 impl InRedis {
@@ -180,32 +190,45 @@ fn held<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl OfInstance {
+    /// Keeps the line's numbers refreshed.
+    fn keep_in_view(&self) {
+        // Without a runtime, the next call on one begins.
+        _ = self.refresher.keep_on(|| self.line.slot.runtime());
+    }
+}
+
 impl Line for OfInstance {
     fn ask(&self, ask: LineAsk) -> LineFuture<LineAnswer> {
+        self.keep_in_view();
         let [number, lot] = ask
             .place
             .map_or_else(Default::default, |place| [place.number.to_string(), place.lot.to_string()]);
         let client = ask.client.map_or_else(String::new, |client| format!("{:016x}", client.max(1)));
-        let reply = self.0.run("ask", &[number, lot, ask.lot.to_string(), client]);
+        let reply = self.line.run("ask", &[number, lot, ask.lot.to_string(), client]);
         LineFuture::boxed(async { answer(reply.await?) })
     }
 
     fn end(&self, place: LinePlace) -> LineFuture<()> {
-        let reply = self.0.run("end", &[place.number.to_string(), place.lot.to_string()]);
-        let lasts_us = micros(held(&self.0.settings).pass_lasts);
-        self.0.known().end(place, lasts_us.max(AGAIN_US));
+        let reply = self.line.run("end", &[place.number.to_string(), place.lot.to_string()]);
+        let lasts_us = micros(held(&self.line.settings).pass_lasts);
+        self.line.known().end(place, lasts_us.max(AGAIN_US));
         LineFuture::boxed(async { reply.await.map(drop) })
     }
 
     fn has_ended(&self, place: LinePlace) -> bool {
-        self.0.known().has_ended(place)
+        self.line.known().has_ended(place)
     }
 
     fn change(&self, change: LineChange) -> LineFuture<()> {
-        let line = Arc::clone(&self.0);
+        let line = Arc::clone(&self.line);
         let (word, more) = match change {
             LineChange::Rate(rate) => match numbers(rate) {
-                Ok(numbers) => ("rate", numbers.iter().map(u64::to_string).collect()),
+                Ok(numbers) => {
+                    // Relaxed, here and below: a flag that orders nothing else.
+                    line.is_rate_due.store(false, Ordering::Relaxed);
+                    ("rate", numbers.iter().map(u64::to_string).collect())
+                }
                 Err(error) => return LineFuture::boxed(async { Err(reply::not_understood(error)) }),
             },
             LineChange::Mode(mode) => ("mode", vec![reply::number_of(mode).to_string()]),
@@ -217,32 +240,44 @@ impl Line for OfInstance {
         })
     }
 
-    fn set(&self, settings: LineSettings) {
+    fn set(&self, settings: LineSettings, with_rate: bool) {
         // A rate that cannot be kept was refused before.
         if let Ok(numbers) = numbers(settings.rate) {
-            *held(&self.0.numbers) = numbers;
+            *held(&self.line.numbers) = numbers;
         }
-        *held(&self.0.settings) = settings;
+        *held(&self.line.settings) = settings;
+        if with_rate {
+            self.line.is_rate_due.store(true, Ordering::Relaxed);
+            self.line.rate_due.notify_one();
+            self.keep_in_view();
+        }
     }
 
     fn status(&self) -> LineStatus {
-        self.0.known().status()
+        self.keep_in_view();
+        self.line.known().status()
     }
 }
 
 impl fmt::Debug for OfInstance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisLine").field("slot", &self.0.slot).field("status", &self.status()).finish()
+        f.debug_struct("RedisLine").field("slot", &self.line.slot).field("status", &self.status()).finish()
     }
 }
 
-/// Asks for the numbers of a line each second, while a room uses it.
-async fn keep_in_view(line: Weak<InRedis>) {
-    while let Some(line) = line.upgrade() {
+/// Asks for the numbers of a line each second, and sets its rate if that is due.
+async fn keep_in_view(line: Arc<InRedis>) {
+    loop {
+        if line.is_rate_due.swap(false, Ordering::Relaxed) {
+            let rate = held(&line.numbers).map(|number| number.to_string());
+            if let Err(error) = line.run("rate", &rate).await {
+                tracing::warn!(%error, "the rate of a waiting room is not changed yet");
+                line.is_rate_due.store(true, Ordering::Relaxed);
+            }
+        }
         // After an error the next refresh comes in a second.
         _ = line.refresh().await;
-        drop(line);
-        tokio::time::sleep(REFRESHED_EACH).await;
+        _ = timeout(REFRESHED_EACH, line.rate_due.notified()).await;
     }
 }
 

@@ -71,7 +71,7 @@ enum Deployment {
 }
 
 impl Target {
-    pub(super) fn is_cluster(&self) -> bool {
+    pub(crate) fn is_cluster(&self) -> bool {
         match &self.0 {
             Deployment::Cluster { .. } => true,
             #[cfg(feature = "deadpool")]

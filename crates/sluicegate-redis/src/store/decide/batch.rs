@@ -34,13 +34,16 @@ const MOST: usize = 32;
 const COUNTS: usize = 1_024;
 
 /// Collects requests that arrive at the same time, so that they share a call.
-pub(super) struct Batcher {
-    shared: Arc<BatchSender>,
+pub(in crate::store) struct Batcher {
+    sender: Arc<BatchSender>,
     queue: mpsc::UnboundedSender<QueuedRequest>,
 }
 
-struct BatchSender {
+/// Sends calls.
+pub(in crate::store) struct BatchSender {
     connection: Arc<ConnectionState>,
+    /// The requests that wait for others.
+    queue: tokio::sync::Mutex<mpsc::UnboundedReceiver<QueuedRequest>>,
     /// Pending calls: one count, or several on a Cluster.
     under_way: Box<[AtomicUsize]>,
 }
@@ -52,29 +55,31 @@ struct QueuedRequest {
 }
 
 impl Batcher {
-    /// # Panics
-    /// Outside of a tokio runtime.
-    pub(super) fn start(connection: Arc<ConnectionState>) -> Self {
+    pub(in crate::store) fn new(connection: Arc<ConnectionState>) -> Self {
         let counts = if connection.is_cluster { COUNTS } else { 1 };
         let under_way = (0..counts).map(|_| AtomicUsize::new(0)).collect();
-        let shared = Arc::new(BatchSender { connection, under_way });
         let (queue, waiting) = mpsc::unbounded_channel();
-        tokio::spawn(gather(Arc::clone(&shared), waiting));
-        Self { shared, queue }
+        let sender = BatchSender { connection, queue: tokio::sync::Mutex::new(waiting), under_way };
+        Self { sender: Arc::new(sender), queue }
+    }
+
+    /// The part that [`gather`]s.
+    pub(in crate::store) fn sender(&self) -> Arc<BatchSender> {
+        Arc::clone(&self.sender)
     }
 
     /// Decides a request on this runtime, alone or with others.
     pub(super) fn decide(&self, request: ScriptRequest, runtime: &Handle) -> DecisionFuture {
-        let slot = self.shared.slot(&request);
+        let slot = self.sender.slot(&request);
         // Relaxed: a wrong guess costs only a separate call or a shared one.
-        let is_at_rest = self.shared.under_way(slot).load(Ordering::Relaxed) == 0;
-        if is_at_rest || !self.shared.connection.is_up_or_mending() {
-            let shared = Arc::clone(&self.shared);
-            return DecisionFuture::begun(runtime, async move { shared.alone(&request, slot).await });
+        let is_at_rest = self.sender.under_way(slot).load(Ordering::Relaxed) == 0;
+        if is_at_rest || !self.sender.connection.is_up_or_mending() {
+            let sender = Arc::clone(&self.sender);
+            return DecisionFuture::begun(runtime, async move { sender.alone(&request, slot).await });
         }
         let deadline = request.deadline;
         let (answer, answered) = oneshot::channel();
-        // If there is no other end, its runtime has ended.
+        // The other end lives as long as this one.
         _ = self.queue.send(QueuedRequest { request, slot, answer });
         DecisionFuture::begun(runtime, async move {
             // A timer of its own: a call has the deadline of its last request, and may wait for a thread that is busy.
@@ -136,8 +141,8 @@ impl BatchSender {
             for QueuedRequest { request, answer, .. } in
                 waiting.into_iter().filter(|one| !one.answer.is_closed())
             {
-                let shared = Arc::clone(&self);
-                tokio::spawn(async move { answer.send(shared.alone(&request, slot).await) });
+                let sender = Arc::clone(&self);
+                tokio::spawn(async move { answer.send(sender.alone(&request, slot).await) });
             }
             return;
         }
@@ -153,7 +158,8 @@ impl BatchSender {
 }
 
 /// Takes the waiting requests, and sends them; ends with the store.
-async fn gather(shared: Arc<BatchSender>, mut queue: mpsc::UnboundedReceiver<QueuedRequest>) {
+pub(in crate::store) async fn gather(sender: Arc<BatchSender>) {
+    let mut queue = sender.queue.lock().await;
     let mut come = Vec::new();
     while queue.recv_many(&mut come, 256).await > 0 {
         // Lets other requests that the same answers have woken arrive.
@@ -175,7 +181,7 @@ async fn gather(shared: Arc<BatchSender>, mut queue: mpsc::UnboundedReceiver<Que
             }) {
                 waiting.push(next);
             }
-            tokio::spawn(Arc::clone(&shared).batch(waiting));
+            tokio::spawn(Arc::clone(&sender).batch(waiting));
             // The call is sent before the next one is made, so that Redis decides it meanwhile.
             tokio::task::yield_now().await;
         }

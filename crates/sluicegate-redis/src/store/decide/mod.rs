@@ -24,13 +24,11 @@ mod script;
 
 use std::sync::Arc;
 
-use sluicegate_core::StoreError;
-use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Ask, DecisionFuture};
 use tokio::time::Instant;
 
 use self::ask::KeyAsk;
-use self::batch::Batcher;
+pub(super) use self::batch::{Batcher, gather};
 pub(super) use self::probe::probe;
 use self::request::{ScriptRequest, call};
 pub(super) use self::script::KINDS;
@@ -41,15 +39,12 @@ use crate::connection::part_of;
 /// Decides requests with the script, alone or with others.
 pub(super) struct Decider {
     client: Arc<RedisClient>,
-    batches: Batcher,
+    batcher: Batcher,
 }
 
 impl Decider {
-    /// # Panics
-    /// Outside of a tokio runtime.
-    pub(super) fn start(client: Arc<RedisClient>) -> Arc<Self> {
-        let batches = Batcher::start(Arc::clone(client.connection.state()));
-        Arc::new(Self { client, batches })
+    pub(super) fn new(client: Arc<RedisClient>, batcher: Batcher) -> Self {
+        Self { client, batcher }
     }
 
     /// Decides one request: in one call, which others may share, or in several if its keys are in several slots of a Cluster.
@@ -59,23 +54,23 @@ impl Decider {
             Ok(asks) => asks,
             Err(error) => return DecisionFuture::ready(Err(error)),
         };
-        if client.connection.state().is_cluster && !asks.iter().all(|ask| ask.lives_with(&asks[0])) {
-            let task = client.runtime.spawn(cross_slot::decide(Arc::clone(self), asks));
-            return DecisionFuture::pending(async {
-                task.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable)))
-            });
+        let runtime = match client.runtime() {
+            Ok(runtime) => runtime,
+            Err(ended) => return DecisionFuture::ready(Err(ended)),
+        };
+        if client.connection.is_cluster && !asks.iter().all(|ask| ask.lives_with(&asks[0])) {
+            return DecisionFuture::begun(&runtime, cross_slot::decide(Arc::clone(self), asks));
         }
         let request = self.request(asks, client.deadline());
-        self.batches.decide(request, &client.runtime)
+        self.batcher.decide(request, &runtime)
     }
 
     /// Decides the asks of one slot for a request in several slots, by this deadline and in a call of its own. It begins at once, and
     /// continues even if its future is dropped.
     fn ask(self: &Arc<Self>, asks: Vec<KeyAsk>, deadline: Instant) -> DecisionFuture {
-        let (decider, request) = (Arc::clone(self), self.request(asks, deadline));
-        DecisionFuture::begun(&self.client.runtime, async move {
-            let connection = decider.client.connection.state();
-            call(connection, part_of(request.slot()), &[&request]).await?.decision(&request.asks)
+        let (connection, request) = (Arc::clone(&self.client.connection), self.request(asks, deadline));
+        DecisionFuture::begun_here(async move {
+            call(&connection, part_of(request.slot()), &[&request]).await?.decision(&request.asks)
         })
     }
 

@@ -6,13 +6,14 @@
 
 use std::future::poll_fn;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use sluicegate_core::StoreError;
 use sluicegate_core::clock::micros;
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::store::{DemandsOf, PermitDemand, PermitGrant, SharedPermits};
+use sluicegate_core::store::{DemandsOf, KeptTask, PermitDemand, PermitGrant, SharedPermits};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::key::Tags;
@@ -31,15 +32,27 @@ const KEYS: usize = 256;
 
 /// Shares the permits of a limit from now on, until no caller can ask for one any more.
 pub(super) fn share(permits: &Arc<dyn SharedPermits>, slot: HashSlot, tags: &Tags) {
-    let runtime = slot.runtime().clone();
-    let reporter = PermitReporter {
-        instance: format!("{:016x}", RandomState::new().hash_one(std::process::id())),
-        permits: Arc::clone(permits),
-        slot,
-        tags: tags.clone(),
-        calls: 0,
-    };
-    runtime.spawn(reporter.serve());
+    let (shared, tags) = (Arc::downgrade(permits), tags.clone());
+    let instance = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
+    let (own_slot, calls) = (slot.clone(), Arc::new(AtomicU64::new(0)));
+    let reporter = KeptTask::new(move || {
+        let permits = shared.upgrade();
+        // The last run may have ended in an outage.
+        permits.iter().for_each(|permits| permits.resume());
+        let reporter = permits.map(|permits| PermitReporter {
+            permits,
+            slot: own_slot.clone(),
+            tags: tags.clone(),
+            instance: instance.clone(),
+            calls: Arc::clone(&calls),
+        });
+        async {
+            if let Some(reporter) = reporter {
+                reporter.serve().await;
+            }
+        }
+    });
+    permits.report_by(Box::new(move || reporter.keep_on(|| slot.runtime()).is_ok()));
 }
 
 /// The task that reports to Redis the permits of a limit that this instance holds.
@@ -49,11 +62,12 @@ struct PermitReporter {
     tags: Tags,
     /// The name of this instance: a limit that is built again is another instance.
     instance: String,
-    calls: u64,
+    /// The number of calls, also of former runs.
+    calls: Arc<AtomicU64>,
 }
 
 impl PermitReporter {
-    async fn serve(mut self) {
+    async fn serve(self) {
         let renews_each = self.permits.lease() / 3;
         let (mut renewed, mut asked) = (Instant::now(), Instant::now());
         let mut is_down = false;
@@ -109,13 +123,14 @@ impl PermitReporter {
     }
 
     /// Sends these demands to Redis, and passes on its grants.
-    async fn tell(&mut self, demands: &[PermitDemand], longest: Duration) -> Result<(), StoreError> {
-        self.calls += 1;
+    async fn tell(&self, demands: &[PermitDemand], longest: Duration) -> Result<(), StoreError> {
+        // Relaxed: one task counts at a time.
+        let calls = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let mut arguments = vec![
             self.slot.clock_us().map_or_else(String::new, |now_us| now_us.to_string()),
             self.instance.clone(),
             micros(self.permits.lease()).to_string(),
-            self.calls.to_string(),
+            calls.to_string(),
             self.permits.permits().to_string(),
         ];
         let numbers = demands

@@ -10,12 +10,11 @@ use std::time::Duration;
 use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Listener, Shared, SharedFuture, Write};
-use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use self::command::Writing;
 pub(super) use self::value::SharedValue;
+use super::client::RedisClient;
 use crate::connection::ConnectionState;
 
 /// The interval of reading, so that every instance knows within five seconds what another one has written.
@@ -24,19 +23,15 @@ const EVERY: Duration = Duration::from_secs(4);
 /// The pause after a failed read.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The key of the shared bytes, and the task that reads it.
+/// The key of the shared bytes.
 pub(super) struct SharedKey {
     value: Arc<SharedValue>,
-    connection: Arc<ConnectionState>,
-    runtime: Handle,
-    reader: AbortHandle,
+    client: Arc<RedisClient>,
 }
 
 impl SharedKey {
-    /// Starts to read every few seconds, until it is dropped.
-    pub(super) fn start(value: Arc<SharedValue>, connection: Arc<ConnectionState>, runtime: Handle) -> Self {
-        let reader = runtime.spawn(look(Arc::clone(&value), Arc::clone(&connection))).abort_handle();
-        Self { value, connection, runtime, reader }
+    pub(super) fn new(value: Arc<SharedValue>, client: Arc<RedisClient>) -> Self {
+        Self { value, client }
     }
 
     /// The time of the server's clock, estimated from its last answer.
@@ -50,12 +45,6 @@ impl SharedKey {
     }
 }
 
-impl Drop for SharedKey {
-    fn drop(&mut self) {
-        self.reader.abort();
-    }
-}
-
 impl Shared for SharedKey {
     fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture {
         let write = write.map(|write| Writing {
@@ -63,14 +52,16 @@ impl Shared for SharedKey {
             bytes: self.value.sealed(write.bytes),
             keep: write.keep,
         });
-        let (value, connection) = (Arc::clone(&self.value), Arc::clone(&self.connection));
+        let (value, connection) = (Arc::clone(&self.value), Arc::clone(&self.client.connection));
         // In a task, so that it finishes even if the caller has left.
-        let call = self.runtime.spawn(async move { value.call(&connection, write).await });
-        Box::pin(async { call.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))) })
+        let runtime = self.client.runtime();
+        let call = runtime.map(|runtime| runtime.spawn(async move { value.call(&connection, write).await }));
+        Box::pin(async { call?.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))) })
     }
 }
 
-async fn look(value: Arc<SharedValue>, connection: Arc<ConnectionState>) {
+/// Reads the bytes every few seconds, forever.
+pub(super) async fn read_in_turn(value: Arc<SharedValue>, connection: Arc<ConnectionState>) {
     let mut pause = EVERY;
     loop {
         sleep(pause).await;
