@@ -1,12 +1,9 @@
-//! Decides a call: by the store for the parts that are asked, and by the fallback for the rest.
+//! Decides a call: by the store if all parts that it needs may be asked, otherwise by the fallback.
 //!
 //! 1. Reports about turns that the fallback gave go to the fallback.
-//! 2. Reports for several parts go to each part separately: a part that is down must not prevent the
-//!    others from getting theirs.
-//! 3. If all parts may be asked, the store decides. Its failure counts for the breaker of the part
-//!    that it names, and the call is decided again without that part, unless it was a report, which
-//!    may have arrived.
-//! 4. If some parts are down, the call is split: see `split`. If all are down, the fallback decides.
+//! 2. Reports for several parts are made one by one: a part that is down must not prevent the others from getting theirs.
+//! 3. The store decides. Its failure counts for the breaker of the part that it names, and the fallback decides the call as a whole. What
+//!    it spends is owed to each part, and parts that answer are charged at once.
 //!
 //! Reports are finished even if no caller waits for them, so that a client that
 //! hangs up does not undo a charge.
@@ -19,15 +16,13 @@ use sluicegate_core::error::{ConfigError, StoreError, StoreErrorKind};
 use sluicegate_core::key::KeyRef;
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::{Ask, DecisionFuture, Listener, Mode, Place, PreparedPolicy, StoreStatus};
-use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
+use sluicegate_core::wrap::{OwnedAsk, Within, Wrap, ask_at_once};
 use smallvec::SmallVec;
 
 use super::fallback::{granted, is_its};
 use super::parts::CallPermits;
-use super::reports::{AskPlaces, by_part, in_places, is_own_turn, joined};
 use super::settle::Report;
 use super::share::FallbackShare;
-use super::split::SplitCall;
 use super::{ResilientState, ResilientStore};
 
 impl Wrap for ResilientStore {
@@ -81,75 +76,53 @@ impl Wrap for ResilientStore {
     }
 }
 
-/// The parts of the store for each of some asks.
-pub(super) type PartsOfEach = SmallVec<[u64; 4]>;
-
 impl ResilientState {
     pub(super) fn decide(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
         // Reports about a turn go to the store that gave it.
-        let (own, others): (AskPlaces, AskPlaces) =
-            (0_u8..).take(asks.len()).partition(|place| is_own_turn(&asks[usize::from(*place)]));
-        if !own.is_empty() && others.is_empty() {
+        let is_own_turn = |ask: &Ask<'_>| ask.mode().is_of_turn() && is_its(ask);
+        if !asks.is_empty() && asks.iter().all(is_own_turn) {
             let reason = StoreError::new(StoreErrorKind::Unavailable);
             return DecisionFuture::ready(self.decide_alone(asks, reason));
         }
-        if !own.is_empty() {
-            return self.report_turn(asks, &own, others);
+        let parts_of = |ask: &Ask<'_>| self.within.parts(std::slice::from_ref(ask));
+        let is_report = |ask: &Ask<'_>| !ask.mode().asks() && !ask.mode().is_of_turn();
+        if asks.iter().all(is_report) && asks.windows(2).any(|two| parts_of(&two[0]) != parts_of(&two[1])) {
+            return self.report_each(asks);
         }
-        let each: PartsOfEach = asks.iter().map(|ask| self.within.parts(std::slice::from_ref(ask))).collect();
-        if let Some(groups) = by_part(asks, &each) {
-            let answers = groups.into_iter().map(|places| {
-                let answer = self.decide(&in_places(asks, &places));
-                (places, answer)
-            });
-            return joined(answers.collect());
-        }
-        let (permits, away) = self.parts.permits(union(&each));
+        let (permits, away) = self.parts.permits(self.within.parts(asks));
         if away == 0 {
-            return self.ask_store(asks, each, permits);
+            return self.ask_store(asks, permits);
         }
         drop(permits);
         let reason = "it has failed too often, and is left alone for a moment";
         let reason = StoreError::with_source(StoreErrorKind::Unavailable, reason);
-        self.decide_apart(asks, &each, away, reason)
+        DecisionFuture::ready(self.decide_in_outage(asks, away, reason))
     }
 
-    /// Asks the store about all asks.
-    fn ask_store(
-        self: &Arc<Self>,
-        asks: &[Ask<'_>],
-        each: PartsOfEach,
-        permits: CallPermits,
-    ) -> DecisionFuture {
-        let answer = self.within_store(asks.iter().copied());
-        let reports = asks.iter().any(|ask| !ask.mode().asks());
-        let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
-        let state = Arc::clone(self);
-        self.carry_out(reports, async move {
-            let result = state.deadline.keep(answer).await;
-            let follows = {
-                let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
-                state.after_store(&asks, &each, permits, result)
-            };
-            follows.await
+    /// Makes each report on its own. It waits for all answers, also after an error, which says nothing about the other reports.
+    fn report_each(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
+        let answers: Vec<_> = (0_u8..).zip(asks).map(|(index, ask)| (index, self.decide(&[*ask]))).collect();
+        DecisionFuture::polled(async {
+            let parts = ask_at_once(answers).await?;
+            Decision::joined(parts.into_iter().map(|(index, decision)| (decision, [index])))
         })
     }
 
-    /// The answer of the inner store, which does not know the spends of the fallback: the debt is deducted when it has
-    /// answered.
-    pub(super) fn within_store<'a>(&self, asks: impl Iterator<Item = Ask<'a>>) -> DecisionFuture {
-        let asks: SmallVec<[Ask<'a>; 4]> = asks
-            .map(|ask| if is_its(&ask) { ask.plainly(Mode::Refund).with_costs(&[0]) } else { ask })
-            .collect();
-        self.within.decide(&asks)
-    }
-
-    /// Finishes a call. The outcome of a report is noted, with the store or without, even if its caller has gone.
-    pub(super) fn carry_out(
-        self: &Arc<Self>,
-        reports: bool,
-        call: impl Future<Output = Result<Decision, StoreError>> + Send + 'static,
-    ) -> DecisionFuture {
+    /// Asks the store. The outcome of a report is noted, with the store or without, even if its caller has gone.
+    fn ask_store(self: &Arc<Self>, asks: &[Ask<'_>], permits: CallPermits) -> DecisionFuture {
+        // The store does not know the spends of the fallback: the debt is deducted when it has answered.
+        let known = asks
+            .iter()
+            .map(|ask| if is_its(ask) { ask.plainly(Mode::Refund).with_costs(&[0]) } else { *ask });
+        let answer = self.within.decide(&known.collect::<SmallVec<[Ask<'_>; 4]>>());
+        let reports = asks.iter().any(|ask| !ask.mode().asks());
+        let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
+        let state = Arc::clone(self);
+        let call = async move {
+            let result = state.deadline.keep(answer).await;
+            let asks: SmallVec<[Ask<'_>; 4]> = asks.iter().map(OwnedAsk::ask).collect();
+            state.after_store(&asks, permits, result)
+        };
         if !reports {
             return DecisionFuture::polled(call);
         }
@@ -164,79 +137,50 @@ impl ResilientState {
     fn after_store(
         self: &Arc<Self>,
         asks: &[Ask<'_>],
-        each: &PartsOfEach,
         permits: CallPermits,
         result: Result<Decision, StoreError>,
-    ) -> DecisionFuture {
+    ) -> Result<Decision, StoreError> {
         match result {
             Ok(decision) => {
                 permits.succeeded();
-                self.note_answer(asks, &decision);
-                DecisionFuture::ready(Ok(decision))
+                self.fallback.keep_warm(asks, &decision, &self.within);
+                if self.fallback.debts.count() > 0 {
+                    self.settle();
+                }
+                Ok(decision)
             }
             Err(error) if error.may_succeed_later() => {
                 self.counts.failed(&error);
                 let failed = permits.failed(&error);
-                // The report may have arrived, and is not sent twice.
-                let is_safe = asks.iter().all(|ask| ask.mode().asks());
-                self.decide_apart(asks, each, if is_safe { failed } else { u64::MAX }, error)
+                self.decide_in_outage(asks, failed, error)
             }
             // A mistake in the program says nothing about the store.
-            Err(error) => DecisionFuture::ready(Err(error)),
+            Err(error) => Err(error),
         }
     }
 
-    /// Notes that the store has decided these asks.
-    pub(super) fn note_answer(self: &Arc<Self>, asks: &[Ask<'_>], decision: &Decision) {
-        self.fallback.keep_warm(asks, decision, &self.within);
-        if self.fallback.debts.count() > 0 {
-            self.settle();
-        }
-    }
-
-    /// Decides the asks of available parts in the store, and the rest in the fallback.
-    ///
-    /// Whether a part is down may show only when permission to ask it is requested. So this repeats
-    /// until all remaining parts permit it, or none is left.
-    fn decide_apart(
+    /// Decides a request that needs parts which are `away`, for the reason given. Its other parts learn at once what it spends.
+    fn decide_in_outage(
         self: &Arc<Self>,
         asks: &[Ask<'_>],
-        each: &PartsOfEach,
-        mut away: u64,
+        away: u64,
         reason: StoreError,
-    ) -> DecisionFuture {
-        loop {
-            let remote = union(each.iter().filter(|parts| **parts & away == 0));
-            if remote == 0 {
-                self.counts.decided_alone();
-                return DecisionFuture::ready(self.decide_alone(asks, reason));
-            }
-            match self.parts.permits(remote) {
-                (permits, 0) => {
-                    self.counts.decided_alone();
-                    let is_local = |place: usize| each[place] & away != 0;
-                    return SplitCall::new(self, asks, is_local).decide(permits, reason);
-                }
-                (_, more) => away |= more,
-            }
+    ) -> Result<Decision, StoreError> {
+        self.counts.decided_alone();
+        let decision = self.decide_alone(asks, reason)?;
+        if asks.iter().any(|ask| self.within.parts(&[*ask]) & away == 0) && self.fallback.debts.count() > 0 {
+            self.settle();
         }
+        Ok(decision)
     }
 
     /// Decides without the store, which could not answer for the reason given.
-    pub(super) fn decide_alone(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
-        let decision = self.fallback.decide(asks, reason, || self.outage())?;
+    fn decide_alone(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
+        let outage = || (self.clock.now_us(), self.parts.longest_pause());
+        let decision = self.fallback.decide(asks, reason, outage)?;
         if decision.is_allowed() {
             self.fallback.note_spending(granted(asks, &decision), &self.within);
         }
         Ok(decision)
     }
-
-    /// The time of an outage, and the wait of a request that is refused because of it.
-    pub(super) fn outage(&self) -> (u64, std::time::Duration) {
-        (self.clock.now_us(), self.parts.longest_pause())
-    }
-}
-
-fn union<'a>(each: impl IntoIterator<Item = &'a u64>) -> u64 {
-    each.into_iter().fold(0, |all, parts| all | parts)
 }

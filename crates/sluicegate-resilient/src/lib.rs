@@ -24,7 +24,7 @@
 //! | the store refuses connections | each request asks in vain | after five failures no request asks it, for 0.2 to 1 s at a time |
 //! | the store hangs | each request waits for the deadline | only the first few requests and occasional trials wait |
 //! | the store is back | all callers ask it at once | a tenth of the calls at first, all after a second |
-//! | the store lost a node | requests of that node fail | only that node's limits fall back |
+//! | the store lost a node | requests of that node fail | only requests that need that node fall back |
 //! | units were spent meanwhile | no store counted them | they are charged to the store when it is back |
 //!
 //! # How it is made
@@ -47,11 +47,9 @@ mod debts;
 mod decide;
 mod fallback;
 mod parts;
-mod reports;
 mod settings;
 mod settle;
 mod share;
-mod split;
 mod suspended;
 
 use std::sync::Arc;
@@ -108,9 +106,8 @@ use self::share::FallbackShare;
 ///
 /// # When a part of the store is down
 /// A store may have [parts](sluicegate_core::Store::parts) that fail on their own, such as the nodes of a Cluster; each has a breaker.
-/// If the limits of a request live in several parts, the fallback decides only the limits of the part that is down, and the store
-/// decides the rest: all pass, or nothing is spent. The fallback then lets no request wait, and the decision says
-/// [`DecidedBy::Fallback`](sluicegate_core::store::DecidedBy::Fallback).
+/// The fallback decides each request of which a limit lives in a part that is down. The parts that answer are charged at once with
+/// the units that it admits.
 ///
 /// # When a process ends
 /// [`close`](Self::close) charges all debts before the process ends. A process that ends without it, or is killed during an outage,

@@ -113,15 +113,6 @@ impl<'a> Ask<'a> {
         Self { mode, receipt: None, ..self }
     }
 
-    /// Returns a peek at the buckets of this ask; at a cost of 0 for a lease, which is never refused.
-    #[must_use]
-    pub fn looking(self) -> Self {
-        match self.mode {
-            Mode::Lease => self.in_mode(Mode::Peek).with_costs(&[0]),
-            _ => self.in_mode(Mode::Peek),
-        }
-    }
-
     /// The spend that an ask for [as much as there is](Mode::Take), or for a [lease](Mode::Lease), becomes when a quota has
     /// `remaining` units left; any other ask stays as it is.
     #[must_use]

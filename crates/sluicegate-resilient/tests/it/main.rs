@@ -4,4 +4,4 @@ mod closing;
 mod events;
 pub(crate) mod outages;
 mod own_quota;
-mod split;
+mod parts;
