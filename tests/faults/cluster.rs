@@ -38,15 +38,20 @@ fn homes(cluster: &Cluster, rig: &Rig) -> Vec<usize> {
     (0..KEYS).map(&mut home).collect()
 }
 
-/// Of the requests for keys that live elsewhere than on the first node, from some time after the fault on for so long:
-/// how many the store decided, and how many there were, without those that it missed because the machine was late.
+/// Checks that the store decided nearly all requests for keys that live elsewhere than on the first node, from some time after the fault
+/// on and for this time.
+fn others_decided(findings: &Findings, homes: &[usize], from: Duration, time: Duration) {
+    let (store, all) = elsewhere(findings, homes, from, time);
+    let least = 100 - 5 * findings.strain() as usize;
+    assert!(store * 100 >= all * least, "the other shards decided {store} of {all}");
+}
+
+/// The number of these requests that the store decided, and their number.
 fn elsewhere(findings: &Findings, homes: &[usize], from: Duration, time: Duration) -> (usize, usize) {
     let during = findings.fault + from..findings.fault + from + time;
     let of_others = |record: &&Record| homes[record.key] != 0 && during.contains(&record.at);
-    let (store, missed): (Vec<_>, Vec<_>) =
-        findings.records.iter().filter(of_others).partition(|record| record.is(DecidedBy::Store));
-    let missed = missed.iter().filter(|record| !findings.was_late_for(record)).count();
-    (store.len(), store.len() + missed)
+    let records: Vec<_> = findings.records.iter().filter(of_others).collect();
+    (records.iter().filter(|record| record.is(DecidedBy::Store)).count(), records.len())
 }
 
 #[test]
@@ -60,8 +65,7 @@ fn f40_a_killed_master_is_followed_by_its_replica() {
     rig.heal(|| ());
     let findings = rig.finish(FAILOVER);
     findings.recovered_within(3 * SECOND);
-    let (store, all) = elsewhere(&findings, &homes, Duration::ZERO, 3 * SECOND);
-    assert!(store * 100 >= all * 95, "the other shards decided {store} of {all}");
+    others_decided(&findings, &homes, Duration::ZERO, 3 * SECOND);
 }
 
 #[test]
@@ -73,17 +77,8 @@ fn f41_a_hanging_master_is_left_for_its_replica() {
     rig.fault(|| cluster.nodes[0].signal("STOP"));
     eventually("the replica is a master", || Cluster::is_whole_for(&cluster.nodes[1]));
     rig.heal(|| ());
-    // It hangs on, and the store must not need it.
-    sleep((fault + 9_500 * MS).saturating_duration_since(Instant::now()));
-    let served = |from: Duration| {
-        let served = rig.load.since(fault + from);
-        (served.iter().filter(|record| record.is(DecidedBy::Store)).count(), served.len())
-    };
-    // A third of the requests are for it; its breakers close within 6.5 seconds, and let all through a second later.
-    let (store, all) = served(6_500 * MS);
-    assert!(store * 100 >= all * 80, "{store} of {all} after 6.5 seconds");
-    let (store, all) = served(8_000 * MS);
-    assert!(store * 100 >= all * 95, "{store} of {all} after 8 seconds");
+    // It hangs on, and the store does not need it: a third of the requests are for its slots.
+    eventually("the replica decides what its master did", || rig.is_calm(SECOND));
     cluster.nodes[0].signal("CONT");
     let later_by = fault.elapsed();
     rig.finish(Excuse { later_by, ..FAILOVER });
@@ -166,8 +161,7 @@ fn without_a_shard(options: &[&str], time: Duration) -> (Findings, Vec<usize>) {
 fn f44_a_shard_without_a_node_falls_back_and_no_other_does() {
     let _turn = turn();
     let (findings, homes) = without_a_shard(&PARTIAL, 5 * SECOND);
-    let (store, all) = elsewhere(&findings, &homes, SECOND, 4 * SECOND);
-    assert!(store * 100 >= all * 95, "the other shards decided {store} of {all}");
+    others_decided(&findings, &homes, SECOND, 4 * SECOND);
 }
 
 #[test]
@@ -219,6 +213,5 @@ fn f46_a_script_that_one_node_lost_is_sent_to_that_node_alone() {
     });
     rig.heal(|| cluster.nodes[0].signal("CONT"));
     let findings = rig.finish(Excuse { tasks: 10, lost_answers: 20, later_by: SECOND, ..NOTHING });
-    let (store, all) = elsewhere(&findings, &homes, Duration::ZERO, 1_500 * MS);
-    assert!(store * 100 >= all * 95, "the other shards decided {store} of {all}");
+    others_decided(&findings, &homes, Duration::ZERO, 1_500 * MS);
 }

@@ -1,18 +1,21 @@
-//! What this machine does to a test: how much memory the process has, how late the machine itself is, and how many
+//! What this machine does to a test: how much memory the process has, how busy the machine is with other things, and how many
 //! scenarios run on it at once.
 
 use std::alloc::System;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::{Condvar, Mutex, Once, OnceLock, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use sluicegate_tests::servers::Server;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 
 /// Scenarios at once: each is mostly waiting, and more of them would be late on two cores.
 pub(crate) const AT_ONCE: usize = 4;
 
-/// Shorter delays are not worth noting.
-const WORTH_NOTING: Duration = Duration::from_millis(2);
+/// The time between two calls of the control.
+const TICK: Duration = Duration::from_millis(5);
 
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static DONE: Condvar = Condvar::new();
@@ -36,47 +39,38 @@ impl Drop for Turn {
     }
 }
 
-/// When the machine was late, and by how much.
-static LATE: Mutex<Vec<(Instant, Duration)>> = Mutex::new(Vec::new());
+/// Calls to a server that nothing befalls: when each began, and how long it took.
+static CONTROL: Mutex<Vec<(Instant, Duration)>> = Mutex::new(Vec::new());
 
-/// Measures from now on how late the machine wakes a bare thread that has nothing to do with the program under test:
-/// what everything on it is late by is no fault of the program's.
+/// From now on asks a server of its own every five milliseconds: what a bare call takes on this machine at the time of a test.
 pub(crate) fn watch() {
     static WATCHING: Once = Once::new();
     WATCHING.call_once(|| {
         std::thread::spawn(|| {
+            let server = Server::start();
+            let mut stream = TcpStream::connect(("127.0.0.1", server.port())).expect("the server is up");
+            stream.set_nodelay(true).expect("it is a socket");
             loop {
                 let begun = Instant::now();
-                sleep(Duration::from_millis(2));
-                let late = begun.elapsed().saturating_sub(Duration::from_millis(2));
-                if late > WORTH_NOTING {
-                    LATE.lock().unwrap().push((begun, late));
-                }
+                sleep(TICK);
+                stream.write_all(b"PING\r\n").expect("nothing befalls this server");
+                stream.read_exact(&mut [0; 7]).expect("nothing befalls this server");
+                let took = begun.elapsed().saturating_sub(TICK);
+                CONTROL.lock().unwrap().push((begun, took));
             }
         });
     });
 }
 
-/// How late the machine was between two moments, in all.
-pub(crate) fn lateness(from: Instant, to: Instant) -> Duration {
-    late_between(from, to).into_iter().sum()
-}
-
-/// How late a call may be for the machine's sake: it is woken by its timer or its connection, by the task that it waits
-/// for, and by its own, and each of them may be as late as the bare thread was.
-pub(crate) fn lateness_of_call(from: Instant, to: Instant) -> Duration {
-    3 * lateness(from, to)
-}
-
-/// How late the machine was at its worst between two moments.
-pub(crate) fn worst_lateness(from: Instant, to: Instant) -> Duration {
-    late_between(from, to).into_iter().max().unwrap_or_default()
-}
-
-fn late_between(from: Instant, to: Instant) -> Vec<Duration> {
-    let late = LATE.lock().unwrap();
-    let overlaps = |(begun, late): &&(Instant, Duration)| *begun < to && *begun + *late > from;
-    late.iter().filter(overlaps).map(|(_, late)| *late).collect()
+/// How many times as long as on an idle machine a scenario may take between two moments, or how many times as many calls it may miss:
+/// one more for each five milliseconds in which one of a hundred calls of the control was late, and at most ten.
+pub(crate) fn strain(from: Instant, to: Instant) -> u32 {
+    let control = CONTROL.lock().unwrap();
+    let calls = control.iter().filter(|(begun, took)| *begun < to && *begun + *took + TICK > from);
+    let mut times: Vec<_> = calls.map(|(_, took)| *took).collect();
+    times.sort_unstable();
+    let slow = times.len().checked_sub(1 + times.len() / 100).map_or(Duration::ZERO, |index| times[index]);
+    u32::try_from(1 + slow.as_millis() / TICK.as_millis()).map_or(10, |strain| strain.min(10))
 }
 
 #[global_allocator]

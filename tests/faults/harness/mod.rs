@@ -2,7 +2,7 @@
 //!
 //! | | what must hold |
 //! |---|---|
-//! | I1 | every request is decided, within the store's deadline and 25 ms; see [`Rig::check_times`] for what the machine adds |
+//! | I1 | every request is decided, within the store's deadline and 25 ms; see [`strain`](crate::machine::strain) for what a busy machine adds |
 //! | I2 | no panic, no task that stays behind, no memory that stays taken |
 //! | I3 | no key is admitted more than the algorithm's definition allows, on the store and in the fallback, each by itself |
 //! | I4 | the store decides again by itself soon after it could |
@@ -28,6 +28,7 @@ use sluicegate_core::{MemoryStore, Store};
 use sluicegate_redis::RedisStore;
 use sluicegate_resilient::Resilient;
 use sluicegate_resilient::ResilientStatus;
+use sluicegate_tests::servers::eventually;
 use tokio::runtime::Runtime;
 
 pub(crate) use self::findings::Findings;
@@ -106,11 +107,8 @@ impl Rig {
             healed: Cell::new(None),
             before: Cell::new(None),
         };
-        let begun = Instant::now();
-        // A machine that is late may make calls late before there is a fault.
-        while setup.is_connected && !rig.is_calm(Duration::from_millis(500)) {
-            assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", rig.status());
-            sleep(Duration::from_millis(20));
+        if setup.is_connected {
+            eventually("all is well before the fault", || rig.is_calm(Duration::from_millis(500)));
         }
         if !setup.is_connected {
             sleep(Duration::from_millis(500));
@@ -118,13 +116,14 @@ impl Rig {
         rig
     }
 
-    /// Whether the store has decided everything for so long.
-    fn is_calm(&self, time: Duration) -> bool {
+    /// Whether the store has decided all but a few requests of this time; a busy machine may always miss some.
+    pub(crate) fn is_calm(&self, time: Duration) -> bool {
         let Some(from) = Instant::now().checked_sub(time) else { return false };
         let records = self.load.since(from);
         // Of 200 a second, some may be under way.
         let enough = records.len() as u128 >= time.as_millis() / 5 * 3 / 4;
-        enough && records.iter().all(|record| record.is(DecidedBy::Store))
+        let missed = records.iter().filter(|record| !record.is(DecidedBy::Store)).count();
+        enough && missed * 20 <= records.len()
     }
 
     pub(crate) fn status(&self) -> ResilientStatus {
