@@ -10,7 +10,7 @@ const TIDIED_PER_SPEND: usize = 2;
 /// The time for which expired logs are kept: if the clock is set back a little, they are found again.
 const TIDIED_AFTER_US: u64 = 60_000_000;
 
-/// The number of logs from which the least indebted is chosen when a shard is full.
+/// The number of logs from which the least indebted is chosen when a shard is full: all of them, if there are no more.
 const CANDIDATES: usize = 16;
 
 impl Shard {
@@ -151,14 +151,16 @@ impl Shard {
         }
     }
 
-    /// Frees the least indebted of a few logs, drawn at random, but not `spared`. The caller repeats it until there is enough
+    /// Frees the least indebted of a few logs, one drawn at random from each of as many parts of the shard, but not `spared`. The caller repeats it until there is enough
     /// room; a single log never fills the shard, because `Logs::longest` bounds its length.
     pub(super) fn make_room(&mut self, spared: Option<u64>, now_us: u64) {
         let spared = spared.and_then(|hash| self.index.get(&hash)).map(|log| *log as usize);
         let others = self.logs.len() - usize::from(spared.is_some());
         let mut least: Option<((u64, u64), usize)> = None;
-        for _ in 0..CANDIDATES.min(others) {
-            let drawn = self.draw(others);
+        let candidates = CANDIDATES.min(others);
+        for part in 0..candidates {
+            let [from, to] = [part, part + 1].map(|part| part * others / candidates);
+            let drawn = from + self.draw(to - from);
             let log = if spared.is_some_and(|spared| drawn >= spared) { drawn + 1 } else { drawn };
             if !self.drop_over(log, now_us) {
                 return;

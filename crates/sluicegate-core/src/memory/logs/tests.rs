@@ -92,6 +92,21 @@ fn a_full_shard_keeps_its_size_and_its_heavy_debtors() {
     assert_eq!((free + 1, shard.index.len()), (shard.entries.len(), 1));
 }
 
+/// Of four logs, one in a hundred samples with replacement misses the flood's own: each of its keys was worth a try.
+#[test]
+fn a_small_shard_keeps_all_debtors_but_for_one_place() {
+    for logs in [2, 4, 16] {
+        let mut shard = shard(logs, 4_096, 8, Duration::from_secs(1));
+        let debtors = 1..logs as u64;
+        for key in debtors.clone().chain(100..10_000) {
+            let units = if debtors.contains(&key) { 8 } else { 1 };
+            shard.spend((key, &shard.rule.clone()), 10, 10, units);
+        }
+        let known = debtors.clone().filter(|debtor| shard.index.contains_key(debtor)).count();
+        assert_eq!(known, logs - 1, "of {logs}");
+    }
+}
+
 #[test]
 fn a_clock_that_is_set_back_a_little_finds_the_logs_that_others_passed_by() {
     let mut shard = shard(8, 16, 10, Duration::from_micros(100));
