@@ -39,6 +39,12 @@ struct Entries {
     now: Option<Now>,
 }
 
+/// An account that no other call changes or reads meanwhile.
+pub(super) struct LockedAccount<'a> {
+    entries: MutexGuard<'a, Entries>,
+    trial: Option<&'a Trial>,
+}
+
 /// A change of an account.
 pub(super) enum MeterEntry {
     Charge(u64),
@@ -83,6 +89,29 @@ impl Entries {
     /// Notes that a charge of these units is answered.
     fn end_charge(&mut self, charged: u64) {
         self.unanswered = self.unanswered.saturating_sub(charged);
+    }
+}
+
+impl LockedAccount<'_> {
+    pub(super) fn charge(&mut self, units: u64) -> MeterEntry {
+        self.entries.charge(units)
+    }
+
+    pub(super) fn refund(&mut self, units: u64) -> MeterEntry {
+        let (entry, missing) = self.entries.refund(units);
+        // The verdict of a trial may be pending.
+        if let Some(trial) = self.trial.filter(|_| missing > 0) {
+            trial.give_back(missing);
+        }
+        entry
+    }
+
+    /// Charges or gives back the difference to the spend so far.
+    pub(super) fn settle(&mut self, actual: u64) -> MeterEntry {
+        match actual.checked_sub(self.entries.spent) {
+            Some(more) => self.charge(more),
+            None => self.refund(self.entries.spent - actual),
+        }
     }
 }
 
@@ -163,41 +192,14 @@ impl MeterAccount {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn charge(&self, units: u64) -> MeterEntry {
-        self.entries().charge(units)
-    }
-
-    pub(super) fn refund(&self, units: u64) -> MeterEntry {
-        self.give_back(&mut self.known_entries(), units)
-    }
-
-    /// Reads and changes the sum in one step, so that of two concurrent calls only one finds the difference.
-    pub(super) fn settle(&self, actual: u64) -> MeterEntry {
-        let mut entries = self.known_entries();
-        match actual.checked_sub(entries.spent) {
-            Some(more) => entries.charge(more),
-            None => {
-                let less = entries.spent - actual;
-                self.give_back(&mut entries, less)
-            }
-        }
-    }
-
-    fn give_back(&self, entries: &mut Entries, units: u64) -> MeterEntry {
-        let (entry, missing) = entries.refund(units);
-        // The verdict of a trial may be pending.
-        if let Some(trial) = self.trial.as_ref().filter(|_| missing > 0) {
-            trial.give_back(missing);
-        }
-        entry
-    }
-
-    /// The entries, with the receipt of a trial, which may have arrived since the request began.
-    fn known_entries(&self) -> MutexGuard<'_, Entries> {
+    /// The account for a change. Accounts that change together are locked together, in the order of their meter, which is the same in all
+    /// meters of a request.
+    pub(super) fn lock(&self) -> LockedAccount<'_> {
+        // The receipt of a trial may have arrived since the request began.
         let known = self.trial.as_ref().and_then(|trial| trial.take_receipt());
         let mut entries = self.entries();
         entries.receipts.extend(known);
-        entries
+        LockedAccount { entries, trial: self.trial.as_deref() }
     }
 
     /// The changes for the store; at least one, so that its answer has the status of the key.

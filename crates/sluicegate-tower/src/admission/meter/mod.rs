@@ -12,7 +12,7 @@ use http::Extensions;
 use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
 use smallvec::SmallVec;
 
-use self::account::{MeterAccount, MeterEntry};
+use self::account::{LockedAccount, MeterAccount, MeterEntry};
 use self::calls::MeterCall;
 pub use self::standing::Standing;
 use crate::admission::asks::RequestAsks;
@@ -93,7 +93,7 @@ impl Meter {
     /// The store is asked by this call, not by the first poll: a dropped future still takes effect. The fields of the
     /// response show it only if the future was awaited, or the store answered at once, as memory does.
     pub fn charge(&self, units: u64) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
-        self.change(self.accounts().iter().map(|account| account.charge(units)).collect())
+        self.change(self.change_each(|_, account| account.charge(units)))
     }
 
     /// Gives `units` back to each limit: at most the units that the request has spent and that still count.
@@ -105,7 +105,7 @@ impl Meter {
     /// The store is asked by this call, not by the first poll: a dropped future still takes effect. The fields of the
     /// response show it only if the future was awaited, or the store answered at once, as memory does.
     pub fn refund(&self, units: u64) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
-        self.change(self.accounts().iter().map(|account| account.refund(units)).collect())
+        self.change(self.change_each(|_, account| account.refund(units)))
     }
 
     /// Sets the total spend of the request to `actual`: charges or gives back the difference to its spend so far, which at first is
@@ -118,7 +118,7 @@ impl Meter {
     /// The store is asked by this call, not by the first poll: a dropped future still takes effect. The fields of the
     /// response show it only if the future was awaited, or the store answered at once, as memory does.
     pub fn settle(&self, actual: u64) -> impl Future<Output = Result<Standing, StoreError>> + Send + use<> {
-        self.change(self.accounts().iter().map(|account| account.settle(actual)).collect())
+        self.change(self.change_each(|_, account| account.settle(actual)))
     }
 
     /// The spends of a request before its decision, in the order of its asks.
@@ -156,10 +156,8 @@ impl Meter {
 
     /// Gives back all units of the accounts with indices for which `is_given_back` is true.
     pub(super) fn give_back(&self, is_given_back: impl Fn(usize) -> bool) {
-        let accounts = self.accounts().iter().enumerate();
-        let changes: Vec<_> = accounts
-            .map(|(index, account)| account.refund(if is_given_back(index) { u64::MAX } else { 0 }))
-            .collect();
+        let all_of = |index| if is_given_back(index) { u64::MAX } else { 0 };
+        let changes = self.change_each(|index, account| account.refund(all_of(index)));
         if changes.iter().any(|entry| entry.gives_back()) {
             // If the answer is not ready, it is not waited for.
             drop(self.change(changes));
@@ -169,13 +167,10 @@ impl Meter {
     /// Sets the spend of each account for which `actual` returns units, all in one call of the store. Its answer is not
     /// waited for.
     pub(crate) fn settle_each(&self, actual: impl Fn(usize) -> Option<u64>) {
-        let accounts = self.accounts().iter().enumerate();
-        let changes: Vec<_> = accounts
-            .map(|(place, account)| match actual(place) {
-                Some(actual) => account.settle(actual),
-                None => account.refund(0),
-            })
-            .collect();
+        let changes = self.change_each(|place, account| match actual(place) {
+            Some(actual) => account.settle(actual),
+            None => account.refund(0),
+        });
         if changes.iter().any(|entry| entry.charged() > 0 || entry.gives_back()) {
             drop(self.change(changes));
         }
@@ -193,6 +188,13 @@ impl Meter {
 
     fn accounts(&self) -> &[Arc<MeterAccount>] {
         self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Changes all accounts in one step: of two concurrent calls, the later one finds in each account the spend that the earlier one has
+    /// left.
+    fn change_each(&self, change: impl Fn(usize, &mut LockedAccount<'_>) -> MeterEntry) -> Vec<MeterEntry> {
+        let mut accounts: SmallVec<[_; 2]> = self.accounts().iter().map(|account| account.lock()).collect();
+        accounts.iter_mut().enumerate().map(|(index, account)| change(index, account)).collect()
     }
 
     fn change(

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -71,6 +72,41 @@ async fn of_those_that_settle_at_once_one_finds_the_difference() {
             assert_eq!(left(&limiter), 100 - actual);
         }
     }
+}
+
+/// Each limit was once changed in a step of its own, so that two calls came in another order in each: once in some 2,500 requests.
+#[tokio::test]
+async fn of_those_that_settle_at_once_the_last_is_the_same_for_all_limits() {
+    const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let (store, _) = store();
+    let limiters = NAMES.map(|name| on(&store, Policy::fixed_window(name, "1000/min")));
+    let [first, others @ ..] = limiters.clone().map(by_header);
+    let layer = others.into_iter().fold(RateLimitLayer::builder(first), |layer, limit| layer.and(limit));
+    let service = layer.meter().build().unwrap().layer(metered(|meter| async move {
+        // Two that sleep until the other one has come would not wake at once.
+        let (arrived, meter) = (&AtomicUsize::new(0), &meter);
+        let meet = || {
+            let both = arrived.fetch_add(1, Ordering::AcqRel) / 2 * 2 + 2;
+            while arrived.load(Ordering::Acquire) < both {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            for actual in [4, 35] {
+                scope.spawn(move || {
+                    for _ in 0..10_000 {
+                        meet();
+                        drop(meter.settle(actual));
+                        meet();
+                        let spent = NAMES.map(|name| meter.of(name).spent());
+                        assert_eq!(spent, [spent[0]; 8]);
+                    }
+                });
+            }
+        });
+    }));
+    send(&service, from("ada")).await;
+    assert_eq!(limiters.each_ref().map(left), [left(&limiters[0]); 8]);
 }
 
 #[tokio::test]
