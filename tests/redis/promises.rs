@@ -113,6 +113,40 @@ async fn asks_of_one_bucket_in_one_call_see_each_other() {
     }
 }
 
+/// Once a sliding log with a debt of `u64::MAX` forgot each charge, because that number said "never reached".
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_that_no_double_holds_decide_as_in_memory() {
+    let clock = ManualClock::new();
+    let redis = clocked("doubles", &clock).await;
+    let memory = MemoryStore::builder().clock(clock.clone()).build().unwrap();
+    for algorithm in ALGORITHMS {
+        for (index, debt) in [u64::MAX, u64::MAX - 1, 1 << 53, 1 << 32].into_iter().enumerate() {
+            let policy = Policy::builder(format!("{}-{index}", name(algorithm)), algorithm, "32/41s");
+            let policy = policy.debt_up_to(debt).build().unwrap();
+            let [ours, reference] = [redis.clone().into(), memory.clone().into()]
+                .map(|store: Arc<dyn Store>| RateLimiter::new(store, policy.clone()).unwrap());
+            for (spent, charged) in [(12, 6), (0, u64::MAX), (u64::MAX, 1)] {
+                let steps = |limiter: RateLimiter| async move {
+                    let mut found = Vec::new();
+                    for decision in [
+                        limiter.check("ada").cost(spent).await,
+                        limiter.charge("ada", charged).await,
+                        limiter.check("bob").reserve(Duration::MAX).await,
+                        limiter.peek("ada").await,
+                    ] {
+                        let decision = decision.unwrap();
+                        found.push((decision.outcome(), decision.remaining()));
+                    }
+                    found
+                };
+                let [ours, reference] = [steps(ours.clone()).await, steps(reference.clone()).await];
+                assert_eq!(ours, reference, "{algorithm} with a debt up to {debt}: {spent}, then {charged}");
+                clock.advance(Duration::from_secs(1));
+            }
+        }
+    }
+}
+
 /// Once a check that nobody polled was not sent.
 #[tokio::test]
 async fn a_verdict_that_is_dropped_unpolled_is_carried_out() {

@@ -96,9 +96,7 @@ impl Conformance {
             for _ in 0..60 {
                 let mut step = TraceStep::random(&mut random, &policy, &self.clock, &mut pair.trace);
                 if all_give_back {
-                    // The memory store counts outstanding turns across all keys, and a reset does not clear them.
-                    step.key = Key::from(0_u64);
-                    step.kind = if matches!(step.kind, 3..=5) { 6 } else { step.kind };
+                    step = step.without_turns();
                 }
                 let about = (random.below(2) == 0 && !spent.is_empty()).then(|| {
                     let index = usize::try_from(random.below(spent.len() as u64)).unwrap_or(0);
@@ -112,21 +110,11 @@ impl Conformance {
                     None => pair.ask(&step).await,
                     Some((key, mut receipts)) => {
                         let is_turn = receipts[0].at_us() > self.clock.now_us();
-                        let what = if is_turn { "give up the turn of" } else { "give back" };
-                        // Writing to a string cannot fail.
-                        let _ = write!(pair.trace, " .. no: {what} {} of {key:?}", step.cost);
-                        let mut found = Vec::new();
-                        for (limiter, receipt) in pair.limiters.iter().zip(&mut receipts) {
-                            let answer = match is_turn {
-                                true => give_up(limiter, &key, receipt).await,
-                                false => limiter.refund(&key, step.cost).of(receipt).await,
-                            };
-                            found.push(answer.expect("the store answers"));
-                        }
+                        let found = pair.give_back(&key, &mut receipts, (step.cost, is_turn)).await;
                         if !is_turn && (receipts[0].cost() > 0 || !all_give_back) {
                             spent.push((key, receipts));
                         }
-                        found.try_into().expect("there are two limiters")
+                        found
                     }
                 };
                 pair.agrees(&found);
@@ -179,8 +167,8 @@ impl Conformance {
         }
     }
 
-    /// Random traces of keys that bring quotas of their own, change them or bring none: the store decides exactly as the memory
-    /// store, whichever of a few quotas a request brings. Left out are logs with a resolution, several logs, and logs that
+    /// Random traces of keys that bring quotas of their own, change them or bring none, and give spends back: the store decides exactly as
+    /// the memory store, whichever of a few quotas a request brings. Left out are logs with a resolution, several logs, and logs that
     /// count refused requests, because each store decides how much longer than necessary an entry counts under another period. Also
     /// left out are policies of several quotas, some of which start with less than a burst, because each store decides when a full key is
     /// forgotten.
@@ -208,7 +196,9 @@ impl Conformance {
     async fn compare_quotas(&self, seed: u64, traces: usize, back: Duration) {
         let (memory, mut random) = (self.memory(), Random::new(seed));
         for _ in 0..traces {
-            let policy = random_policy(self.name(), &mut random).with_refunds();
+            let policy = random_policy(self.name(), &mut random);
+            let is_plain = back.is_zero() && random.below(2) == 0;
+            let policy = if is_plain { policy } else { policy.with_refunds() };
             let is = |of: fn(&PolicyQuota) -> bool| policy.quotas().iter().any(of);
             let logs = policy.quotas().iter().filter(|quota| quota.rule().log().is_some()).count();
             let are_several = policy.quotas().len() > 1;
@@ -225,6 +215,11 @@ impl Conformance {
             let both =
                 |quotas: &Quotas| reference.with_quotas(quotas).is_ok() && ours.with_quotas(quotas).is_ok();
             let others: Vec<_> = others.filter(both).collect();
+            let are_small = |policy: &Policy| policy.quotas().iter().all(|quota| is_small(quota.rule()));
+            let gives_back = back.is_zero()
+                && others.iter().filter_map(|quotas| policy.under(quotas).ok()).all(|own| are_small(&own))
+                && are_small(&policy);
+            let mut spent: Vec<[Receipt; 2]> = Vec::new();
             let mut behind = Behind::up_to(back);
             for _ in 0..40 {
                 let own = random.below(4).try_into().ok().and_then(|place: usize| others.get(place));
@@ -237,13 +232,27 @@ impl Conformance {
                     .map_or_else(|| policy.clone(), |quotas| policy.under(quotas).expect("it is possible"));
                 // Writing to a string cannot fail.
                 let _ = write!(pair.trace, "\n  {asked}:");
-                let step = TraceStep::random(&mut random, &asked, &self.clock, &mut pair.trace);
+                let mut step = TraceStep::random(&mut random, &asked, &self.clock, &mut pair.trace);
                 behind.step(&mut random, &self.clock, &mut pair.trace);
-                let found = pair.ask(&step).await;
+                if gives_back {
+                    step = step.without_turns();
+                }
+                let receipts = if gives_back && random.below(4) == 0 { spent.pop() } else { None };
+                if receipts.is_none() && matches!(step.kind, 1 | 3) {
+                    // Another request may spend the units that this step frees; a store may know that or not.
+                    spent.clear();
+                }
+                let mut found = match receipts {
+                    Some(mut receipts) => pair.give_back(&step.key, &mut receipts, (step.cost, false)).await,
+                    None => pair.ask(&step).await,
+                };
                 if is_debt_of_years(&found) {
                     break;
                 }
                 pair.agrees(&found);
+                if let [Some(ours), Some(reference)] = found.each_mut().map(|found| found.take_receipt(0)) {
+                    spent.push([ours, reference]);
+                }
             }
         }
     }
@@ -316,6 +325,27 @@ pub(super) struct ComparedLimiters {
 impl ComparedLimiters {
     pub(super) async fn ask(&self, step: &TraceStep) -> [Decision; 2] {
         self.both(|limiter| step.ask(limiter)).await
+    }
+
+    /// Gives these units of a spend back, or gives up its turn.
+    async fn give_back(
+        &mut self,
+        key: &Key,
+        receipts: &mut [Receipt; 2],
+        (units, is_turn): (u64, bool),
+    ) -> [Decision; 2] {
+        let what = if is_turn { "give up the turn of" } else { "give back" };
+        // Writing to a string cannot fail.
+        let _ = write!(self.trace, " .. no: {what} {units} of {key:?}");
+        let mut found = Vec::new();
+        for (limiter, receipt) in self.limiters.iter().zip(receipts) {
+            let answer = match is_turn {
+                true => give_up(limiter, key, receipt).await,
+                false => limiter.refund(key, units).of(receipt).await,
+            };
+            found.push(answer.expect("the store answers"));
+        }
+        found.try_into().expect("there are two limiters")
     }
 
     pub(super) async fn both(&self, ask: impl Fn(&RateLimiter) -> DecisionFuture) -> [Decision; 2] {

@@ -122,6 +122,12 @@ impl TraceStep {
         step
     }
 
+    /// The step for receipts: the memory store counts outstanding turns across all keys, and a reset does not clear them.
+    pub(super) fn without_turns(self) -> Self {
+        let kind = if matches!(self.kind, 3..=5) { 6 } else { self.kind };
+        Self { key: Key::from(0_u64), kind, ..self }
+    }
+
     pub(super) fn ask(&self, limiter: &RateLimiter) -> DecisionFuture {
         match self.kind {
             1 => limiter.refund(&self.key, self.cost).start(),

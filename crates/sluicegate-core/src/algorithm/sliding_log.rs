@@ -68,10 +68,14 @@ impl SlidingLog {
     /// The most parts that a resolution may cut the period into.
     pub const MAX_PARTS: u32 = 1_000;
 
+    /// The highest debt: all units may be those of one entry.
+    pub const MAX_DEBT: u64 = u32::MAX as u64;
+
     /// A log with a period of this many parts, if any.
     pub(super) fn new(quota: Checked, parts: Option<u32>) -> Result<Self, ConfigError> {
         let quota = quota.in_windows()?;
-        let (limit, period_us, ceiling) = (quota.limit.get(), quota.period_us, quota.most_debt());
+        let (limit, period_us, ceiling) =
+            (quota.limit.get(), quota.period_us, quota.most_debt().min(Self::MAX_DEBT));
         let refused = |kind, problem: String| Err(ConfigError::new(kind, problem));
         let Some(parts) = parts else {
             let most = Self::MAX_LIMIT;
@@ -210,7 +214,7 @@ impl Shape for SlidingLog {
     }
 
     fn with_debt(mut self, units: u64) -> Self {
-        self.ceiling = units;
+        self.ceiling = units.min(Self::MAX_DEBT);
         self
     }
 }

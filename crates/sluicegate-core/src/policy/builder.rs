@@ -246,8 +246,9 @@ impl PolicyBuilder {
 
     /// Keeps account of refunds, so that a refund [of a receipt](crate::limiter::Change::of) gives back all units that have not
     /// drained, however full the bucket was: for budgets that are estimated and settled. It costs a second word per key in
-    /// memory. Without it, all units that have drained since count against the refund. Layers with a `Meter` or
-    /// `refund_if` switch it on by themselves.
+    /// memory. Without it, all units that have drained since count against the refund, and nothing comes back if keys bring
+    /// [quotas of their own](crate::RateLimiter::with_quotas): by which of them the units have drained is then unknown. Layers with a
+    /// `Meter` or `refund_if` switch it on by themselves.
     ///
     /// ```
     /// use std::time::Duration;
@@ -310,7 +311,7 @@ impl PolicyBuilder {
     }
 
     /// Sets the highest debt that a [charge](crate::RateLimiter::charge) leaves, in units; at least the burst. Units above it are
-    /// forgotten. Default: ten bursts or ten limits, whichever is more.
+    /// forgotten. Default: ten bursts or ten limits, whichever is more. A debt that the algorithm cannot count exactly is cut.
     ///
     /// ```
     /// use std::time::Duration;
@@ -353,8 +354,8 @@ impl PolicyBuilder {
     /// policy of this name, the highest version decides for all of them. Without versions, each instance decides by its own
     /// policy, and units spent under one policy count under all.
     ///
-    /// A memory store ignores it. Raise it with each change of the policy, for instance by taking
-    /// the time of the change.
+    /// A memory store ignores it; a Redis store counts to 2^53 and refuses higher ones. Raise it with each change of the policy, for instance
+    /// by taking the time of the change.
     pub fn version(mut self, version: u64) -> Self {
         self.settings.version = Some(version);
         self

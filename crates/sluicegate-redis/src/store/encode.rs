@@ -83,10 +83,14 @@ fn kind(numbers: &Numbers) -> u8 {
     numbers.kind() + if numbers.starts_short() { NEWCOMERS } else { 0 }
 }
 
-/// Adds a number in the form that the script reads.
+/// The highest number that the script can tell from the next one: `NEVER` there.
+const MOST: u64 = (1 << 53) - 1;
+
+/// Adds a number in the form that the script reads. All numbers of policies and asks pass through here: a higher one, which no state
+/// reaches, becomes the highest.
 pub(super) fn push(bytes: &mut Vec<u8>, number: u64) {
-    #[expect(clippy::cast_precision_loss, reason = "what is above 2^53 only has to stay above")]
-    bytes.extend_from_slice(&(number as f64).to_le_bytes());
+    #[expect(clippy::cast_precision_loss, reason = "all numbers up to 2^53 are exact")]
+    bytes.extend_from_slice(&(number.min(MOST) as f64).to_le_bytes());
 }
 
 /// A number for a quota's id; 0 if it has none.
@@ -107,6 +111,9 @@ pub(super) fn check(policy: &Policy) -> Result<(), ConfigError> {
     let refused = |problem: String| {
         Err(ConfigError::new(ConfigErrorKind::Store, format!("policy {:?}: {problem}", policy.name())))
     };
+    if let Some(version) = policy.version().filter(|version| *version > MOST) {
+        return refused(format!("its version is {version}, and Redis tells versions apart up to {MOST}"));
+    }
     for rule in policy.quotas().iter().map(PolicyQuota::rule) {
         if let Some(log) = rule.log().filter(|log| log.most_entries() > LONGEST_LOG) {
             return refused(format!(
@@ -135,5 +142,18 @@ mod tests {
         );
         let policy = Policy::sliding_log("long", "2001/d").resolution(1_000).build().unwrap();
         assert!(check(&policy).is_ok());
+    }
+
+    #[test]
+    fn a_version_that_a_double_does_not_tell_from_the_next_is_refused() {
+        let versioned = |version| check(&Policy::gcra("any", "5/s").version(version).build().unwrap());
+        assert!(versioned(MOST).is_ok());
+        for version in [MOST + 1, u64::MAX] {
+            let message = versioned(version).unwrap_err().to_string();
+            assert!(
+                message.contains(&version.to_string()) && message.contains(&MOST.to_string()),
+                "{message}"
+            );
+        }
     }
 }

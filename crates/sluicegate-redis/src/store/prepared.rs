@@ -28,6 +28,9 @@ pub(super) struct Prepared {
     /// The moment, in microseconds, before which spends are forgotten; 0 if the policy was never reset as a whole.
     pub(super) since_us: u64,
     pub(super) gives_back: bool,
+    /// Whether spends are final: keys bring quotas of their own, and there is no account of refunds, so it is unknown by which quotas a
+    /// spend has drained.
+    pub(super) is_final: bool,
     /// Whether refused requests spend as well.
     pub(super) counts_rejected: bool,
     /// Whether its peeks write nothing.
@@ -87,6 +90,7 @@ impl Prepared {
             },
             since_us,
             gives_back: policy.gives_back(),
+            is_final: policy.takes_quotas() && !policy.gives_back(),
             counts_rejected: policy.counts_rejected(),
             is_onlooker: false,
             // The rules of each period are like quotas that a key brings: it continues from the last rules.

@@ -133,7 +133,9 @@ fn extra(ask: &KeyAsk) -> Vec<u8> {
     let is_exact = ask.prepared.gives_back || ask.cross_slot.is_some();
     let is_lease = |spent: &ReceiptData| spent.traces.iter().any(|(_, trace)| trace.floor.is_some());
     let is_lease = ask.spent.as_ref().is_some_and(is_lease);
-    extra.push(u8::from(is_held) + 2 * u8::from(is_exact) + 4 * u8::from(is_lease));
+    let is_final = ask.prepared.is_final && !is_exact;
+    let flags = [is_final, is_lease, is_exact, is_held];
+    extra.push(flags.into_iter().fold(0, |all, flag| 2 * all + u8::from(flag)));
     push(&mut extra, marked_us);
     let Some(spent) = &ask.spent else { return extra };
     if spent.traces.len() == ask.prepared.rules.len() {

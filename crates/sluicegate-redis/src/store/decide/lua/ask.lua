@@ -53,9 +53,9 @@ local function ask_at(key, at, values)
   end
   if extra > 0 then
     ask.longest, ask.spent, ask.flags, ask.mark = unpacked('<ddBd', orders, at)
-    ask.held, ask.is_exact = ask.flags % 2 == 1, ask.flags % 4 >= 2
+    ask.held, ask.is_exact, ask.is_final = ask.flags % 2 == 1, ask.flags % 4 >= 2, ask.flags >= 8
     if extra > 25 then ask.traces = at + 25 end
-    if ask.flags >= 4 then ask.floors = at + 25 + #ask * 80 end
+    if ask.flags % 8 >= 4 then ask.floors = at + 25 + #ask * 80 end
   end
   return ask, at + extra
 end
@@ -81,8 +81,10 @@ local function spent_of(ask, quota, index)
   if not ask.traces or not ask.is_own then return nil end
   local cost, found, given, birth, t1, a1, b1, t2, a2, b2 =
     unpacked('<dddddddddd', orders, ask.traces + index * 80 - 80)
+  -- An entry of a log is found by its moment, in any log that was there before it.
+  local may_be_later = quota.rule == log or not ask.accounts
   return { at = ask.spent, cost = cost, give = min(ask[index], cost), before = max(found - max(quota.given - given, 0), 0),
-    is_known = quota.s.till > now and (birth == quota.birth or (birth > quota.birth and not ask.accounts)),
+    is_known = quota.s.till > now and (birth == quota.birth or (birth > quota.birth and may_be_later)),
     found = { till = t1, a = a1, b = b1 }, after = { till = t2, a = a2, b = b2 } }
 end
 

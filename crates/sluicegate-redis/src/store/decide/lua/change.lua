@@ -188,7 +188,7 @@ change[REFUND] = function(ask)
       end_lease(ask, quota, index)
     elseif is_own and is_turn then
       leave(quota, spent)
-    elseif ask.spent and quota.rule ~= log and may_depend(ask.value, quota, is_own and index) then
+    elseif ask.is_final or ask.spent and quota.rule ~= log and may_depend(ask.value, quota, is_own and index) then
       return
     elseif spent then
       if spent.is_known and not (ask.is_exact or quota.rule == log) then

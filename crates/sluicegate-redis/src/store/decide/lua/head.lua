@@ -19,8 +19,8 @@
 --   mode (Mode::number; 128 more: not for the short way), 1 if it is the last of its request, the index of its rules in ARGV, how its
 --   policy inherits (8 more: it keeps accounts of refunds; 16 more: its peeks write nothing; 32 more: refusals count; 64 more: keys bring
 --   quotas of their own), the number of bytes after the costs, since; a cost per quota; and optionally the longest wait, the time of
---   the spend to give back (or of the turn that other slots gave), 1 if it is held, 2 if the account is used and 4 if it is a lease, how
---   long its spend is marked, per quota its cost and its trace, and for a lease the floor that it found, per quota.
+--   the spend to give back (or of the turn that other slots gave), 1 if it is held, 2 if the account is used, 4 if it is a lease and 8
+--   if spends are final, how long its spend is marked, per quota its cost and its trace, and for a lease the floor that it found, per quota.
 -- ARGV[2..]: the rules of each policy, as numbers and as text.
 -- Reply, packed doubles: the time; per request 0, and six numbers per quota: the state found (for a log the newest moment, the
 --   units, and the oldest moment), 0 if the ask passes and otherwise at least 1 (for a log the time when it would), birth and given. After

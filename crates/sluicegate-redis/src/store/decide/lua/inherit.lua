@@ -145,8 +145,10 @@ local function go_on(group, value)
       quota.s, quota.birth, quota.given, quota.floor = old.s, old.birth, old.given, old.floor
       quota.full, quota.full_at = old.full, old.full_at
     elseif is_here then
-      -- The data of the previous bucket does not apply to the new one.
-      quota.s, quota.birth, quota.given, quota.floor = spent(quota, old), max(now, old.birth + 1), 0, nil
+      -- The data of the previous bucket does not apply to the new one, but a log has the same entries under all quotas.
+      local is_log = quota.rule == log and old.rule == log
+      quota.s, quota.given, quota.floor = spent(quota, old), 0, nil
+      quota.birth = is_log and old.birth or max(now, old.birth + 1)
     else
       quota.s, quota.birth, quota.given, quota.floor = REST, 0, 0, nil
     end
@@ -227,7 +229,7 @@ local function adopt(ask, begins)
   -- Each quota has a state of its own there; a quota without a longer log has an empty state.
   value[2] = group_of(text, asked, group.since)
   for index, quota in ipairs(value[2]) do
-    if archive[index] ~= group[index] then quota.s = archive[index].s end
+    if archive[index] ~= group[index] then quota.s, quota.birth = archive[index].s, archive[index].birth end
   end
 end
 
