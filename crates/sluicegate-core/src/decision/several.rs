@@ -104,17 +104,6 @@ impl Decision {
         self
     }
 
-    /// This decision with other waits: `wait_us` gives, for each quota, the microseconds until the same cost could pass, or
-    /// until one unit more remains. For authors of stores.
-    #[must_use]
-    pub fn with_waits(mut self, wait_us: impl Fn(&QuotaStatus) -> u64) -> Self {
-        for status in &mut self.quotas {
-            status.available_after_us = wait_us(status);
-        }
-        self.deciding = deciding(self.outcome, &self.quotas);
-        self
-    }
-
     /// Joins this decision, of `asks` asks, with the decision of another limiter on the same request:
     /// allowed if both allow, with the quotas of both; the tightest quota decides. The
     /// indices of `inner`'s asks follow the asks of this decision.

@@ -54,15 +54,9 @@
 //! otherwise it lasts until the whole capacity is back, which is never too early. The remaining units come from the refusing answer.
 //!
 //! # Around leases
-//! A key at its limit gets units back one by one, a thousand times a second under `1000/s`, and a call for each of them gains nothing. So
-//! around [`Leased`](crate::Leased) a quota refuses for at least a twentieth of the time in which all of it comes back; under a sliding
-//! counter, not beyond the end of its window. `retry_after` includes this, also in the answer of the store: a client that waits that long,
-//! on any instance, without other requests meanwhile, passes. Once the store's own wait is over, other instances may have spent the units
-//! that came back. From then on, `retry_after` is the wait of a key that has just spent its whole capacity, and its status is
-//! [provisional](sluicegate_core::store::QuotaStatus::is_provisional): an estimate. One call then leases all units that have come back. No
-//! units are lost, because the bucket has room for them; a request may be refused during that time although a unit is available. The
-//! last unit of a lease refuses the requests after it as well, except under a sliding counter, where a lease does not know when the next
-//! unit passes. Around other stores, and for policies that cannot be leased, such as logs and queues, each retry is exact.
+//! An instance may hold units that the store counts as spent. So around [`Leased`](crate::Leased) only refusals of the store itself are kept,
+//! each until its own retry; nothing follows from an answer that has let the last units pass. A refusal of a request with several limits,
+//! which uses no held units, refuses only other such requests.
 //!
 //! # Refusals that count
 //! A request under a policy with [`count_rejected`](sluicegate_core::policy::PolicyBuilder::count_rejected) always goes to the store,
@@ -74,27 +68,31 @@
 //!
 //! # What it admits
 //! It never admits more than the store, because it only refuses. A request is refused here for at most
-//! [`longest`](DenyCacheBuilder::longest), or its retry if that is sooner, after the moment at which the store would admit it; around
-//! leases, for at most its retry or a twentieth of the reset, whichever is longer. An instance asks for a refused key at most once per
+//! [`longest`](DenyCacheBuilder::longest), or its retry if that is sooner, after the moment at which the store would admit it. An instance asks for a refused key at most once per
 //! `min(longest, retry)`, and once for each admission, not counting calls that were already sent.
 //!
 //! # When not to use it
 //! Leave it out around a store in memory, which refuses as fast, and if a reset on another instance must be seen at once.
 
-mod builder;
-mod question;
 mod refusal;
-mod short;
 mod store;
 mod table;
 
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
+use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::error::ConfigErrorKind;
 pub use sluicegate_core::store::DenyCacheStatus;
-use sluicegate_core::store::IntoStore;
+use sluicegate_core::store::{IntoStore, Place};
+use sluicegate_core::wrap::Within;
+use sluicegate_core::{ConfigError, Store};
 
-pub use self::builder::DenyCacheBuilder;
-use self::store::CachedStore;
+use self::refusal::{Keep, micros};
+use self::store::{CacheState, CachedStore};
+use self::table::RefusalTable;
 
 /// Repeats the store's refusals without a call, until a retry could pass; see the [module](self).
 ///
@@ -123,3 +121,107 @@ impl DenyCache {
 }
 
 sluicegate_core::store_handle!(DenyCache, status);
+
+/// Collects the settings of a [`DenyCache`].
+///
+/// | setting | default | too low | too high |
+/// |---|---|---|---|
+/// | [`longest`](Self::longest) | 2 s | refused keys cost more calls | a reset elsewhere is seen late |
+/// | [`keys`](Self::keys) | 50,000 | a flood from more keys reaches the store | memory |
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::MemoryStore;
+/// use sluicegate_fleet::DenyCache;
+///
+/// # let redis = MemoryStore::new();
+/// let store = DenyCache::builder(redis).longest(Duration::from_secs(3)).keys(200_000).build()?;
+/// assert_eq!(store.status().slots, 200_000);
+///
+/// let error = DenyCache::builder(MemoryStore::new()).longest(Duration::from_secs(60)).build().unwrap_err();
+/// assert_eq!(error.to_string(), "refusals kept for up to 60s: use more than 0 and at most 5s");
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct DenyCacheBuilder {
+    store: Arc<dyn Store>,
+    longest: Duration,
+    keys: usize,
+    clock: Arc<dyn Clock>,
+}
+
+/// The longest time to keep a refusal: after that, a reset on another instance is seen.
+const MOST: Duration = Duration::from_secs(5);
+const MOST_KEYS: usize = 1 << 31;
+
+impl DenyCacheBuilder {
+    fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, longest: Duration::from_secs(2), keys: 50_000, clock: Arc::new(SystemClock::new()) }
+    }
+
+    /// Sets the longest time that a refusal is kept, however late its retry is. Default: 2 s. At most 5 s.
+    ///
+    /// After this time, a refund, a reset or a replacement by another instance is seen here.
+    pub fn longest(mut self, longest: Duration) -> Self {
+        self.longest = longest;
+        self
+    }
+
+    /// Sets the most keys that are kept, each counted once per policy. Default: 50,000, in at most 14 MB: up to 280 bytes for a policy of
+    /// one quota, and 80 more for each further quota. When it is full, the refusal that ends soonest makes room.
+    pub fn keys(mut self, keys: usize) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// Sets the clock that refusals end by. Default: [`SystemClock`].
+    pub fn clock(mut self, clock: impl Clock) -> Self {
+        self.clock = Arc::new(clock);
+        self
+    }
+
+    /// Checks the settings and makes the store.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`] for a longest time of 0 or above 5 s, for 0 keys or more than 2^31, and around a store that is
+    /// a `DenyCache` or observed already ([`Place`]).
+    pub fn build(self) -> Result<DenyCache, ConfigError> {
+        let problem = match (self.longest, self.keys) {
+            (longest, _) if longest < Duration::from_micros(1) || longest > MOST => {
+                format!("refusals kept for up to {longest:?}: use more than 0 and at most {MOST:?}")
+            }
+            (_, keys) if keys == 0 || keys > MOST_KEYS => {
+                format!("a cache for {keys} keys: use at least 1 and at most {MOST_KEYS}")
+            }
+            _ => {
+                Place::DenyCache.around(&*self.store)?;
+                return Ok(self.build_anywhere());
+            }
+        };
+        Err(ConfigError::new(ConfigErrorKind::Store, problem))
+    }
+
+    /// Builds a cache around any store; the order of stores is checked when a policy is opened.
+    fn build_anywhere(self) -> DenyCache {
+        let Self { store, longest, keys, clock } = self;
+        let longest_us = micros(longest);
+        DenyCache(Arc::new(CachedStore(Arc::new(CacheState {
+            keep: Keep { longest_us, is_around_leases: store.place() == Some(Place::Leased) },
+            within: Within::new(store),
+            table: Arc::new(RefusalTable::new(keys, longest_us)),
+            slots: keys,
+            clock,
+            refused: AtomicU64::new(0),
+            asked: AtomicU64::new(0),
+        }))))
+    }
+}
+
+impl fmt::Debug for DenyCacheBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DenyCacheBuilder")
+            .field("longest", &self.longest)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
+    }
+}

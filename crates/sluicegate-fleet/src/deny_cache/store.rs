@@ -5,11 +5,13 @@
 //! 3. The store is asked, and its answer is kept even if the future is dropped: a client that hangs up at once would otherwise cost a
 //!    call each time.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_core::clock::Clock;
+use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{
     Ask, DecidedBy, DecisionFuture, DenyCacheStatus, Mode, OwnQuotas, Place, PreparedPolicy, QuotaStatus,
@@ -20,9 +22,7 @@ use sluicegate_core::{ConfigError, Decision, Policy, StoreError};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 
-use super::question::{Id, Question, micros};
-use super::refusal::{CachedRefusal, Keep, Times};
-use super::short::CachedShortWay;
+use super::refusal::{CachedRefusal, CallTimes, Id, Keep, Question};
 use super::table::{KeyProbe, RefusalLookup, RefusalTable};
 use crate::latch::Latch;
 
@@ -53,9 +53,6 @@ pub(super) struct CachedPolicy {
 
 pub(super) type Questions = SmallVec<[Question; 2]>;
 pub(super) type Probes = SmallVec<[KeyProbe; 1]>;
-
-/// The index of an ask, the index of a quota in its policy, and the time for which its refusal is kept beyond the store's own wait.
-type RefusalWaits = SmallVec<[(usize, u8, u64); 1]>;
 
 impl Wrap for CachedStore {
     type Own = CachedPolicy;
@@ -138,9 +135,9 @@ impl CacheState {
             Ok(kept) => kept,
             Err(foreign) => return DecisionFuture::ready(Err(foreign)),
         };
-        let id = self.table.id(kept.version, ask.key(), false);
-        let question =
-            Question::new(0, ask, ask.mode() != Mode::Peek, (id, self.quotas(ask)), self.table.mark());
+        let id = self.table.id(kept.version, ask.key());
+        let spends = usize::from(ask.mode() != Mode::Peek);
+        let question = Question::new(0, ask, spends, (id, self.quotas(ask)), self.table.mark());
         let now_us = self.clock.now_us();
         let Some(question) = question else {
             return self.ask_store(asks, Questions::new(), Probes::new(), now_us);
@@ -230,36 +227,24 @@ impl CacheState {
         self.asked.fetch_add(1, Ordering::Relaxed);
         // Looked at in place: a decision is large.
         if let Some(result) = answer.known() {
-            // A lease with units to spare teaches the cache nothing, except that the probe has finished.
-            if !probes.is_empty() || result.as_ref().map_or(true, |decision| self.is_of_the_store(decision)) {
-                let waits = self.keep(&questions, result, sent_us);
-                return if waits.is_empty() {
-                    answer
-                } else {
-                    answer.map(move |result| told(result, &waits))
-                };
+            // A lease teaches the cache nothing, except that the probe has finished.
+            if !probes.is_empty() || result.as_ref().map_or(true, is_of_the_store) {
+                self.keep(&questions, result, sent_us);
             }
             return answer;
         }
         let state = Arc::clone(self);
         // Kept even if the future is dropped.
         answer.map_even_if_dropped(move |result| {
-            let waits = state.keep(&questions, &result, sent_us);
+            state.keep(&questions, &result, sent_us);
             drop(probes);
-            told(result, &waits)
+            result
         })
     }
 
-    /// Keeps the store's answer, and returns the waits that are longer here than the store's. Decisions of an outage are already
-    /// local; a decision from a lease counts only if the lease is used up.
-    fn keep(
-        &self,
-        questions: &[Question],
-        result: &Result<Decision, StoreError>,
-        sent_us: u64,
-    ) -> RefusalWaits {
-        let mut waits = RefusalWaits::new();
-        let times = || Times { sent_us, received_us: self.clock.now_us() };
+    /// Keeps the store's answer. Decisions of an outage and of leases are local already.
+    fn keep(&self, questions: &[Question], result: &Result<Decision, StoreError>, sent_us: u64) {
+        let times = || CallTimes { sent_us, received_us: self.clock.now_us() };
         // Joint turns are bounded by the shortest patience, so the answer says nothing about each turn alone.
         let spends = || questions.iter().filter(|question| !question.looks);
         let is_plain = spends().count() == 1 || spends().all(|question| question.patience_us == 0);
@@ -268,25 +253,13 @@ impl CacheState {
             // Asks about one bucket affect each other: a cost that does not fit after the first may fit alone.
             let is_alone = others.all(|other| other.id != question.id);
             let refusal = match result {
-                Ok(decision) if is_plain && is_alone && self.is_of_the_store(decision) => {
+                Ok(decision) if is_plain && is_alone && is_of_the_store(decision) => {
                     let is_settled = !decision.is_allowed() || decision.delay().is_zero();
                     CachedRefusal::of(question, decision, times, self.keep).filter(|_| is_settled)
                 }
                 _ => None,
             };
-            let prolonged = refusal.iter().flat_map(CachedRefusal::prolonged);
-            waits.extend(prolonged.map(|(quota, wait_us)| (question.place(), quota, wait_us)));
             self.table.keep(question.id, question.mark, refusal);
-        }
-        waits
-    }
-
-    /// Whether a decision comes from the store itself. Around leases, a used-up lease counts as well, because the next unit costs a call.
-    fn is_of_the_store(&self, decision: &Decision) -> bool {
-        match decision.decided_by() {
-            DecidedBy::Store => true,
-            DecidedBy::Lease => self.keep.in_lumps && decision.remaining() == 0,
-            _ => false,
         }
     }
 
@@ -301,7 +274,7 @@ impl CacheState {
         let mut statuses = SmallVec::<[QuotaStatus; 4]>::new();
         for (index, refusal) in refusals {
             let question = &questions[*index];
-            statuses.extend(refusal.statuses(question, asks[question.place()].numbers(), now_us));
+            statuses.extend(refusal.statuses(question, asks[question.ask_index()].numbers(), now_us));
         }
         let at_us = refusals.iter().map(|(_, refusal)| refusal.at_us(now_us)).max().unwrap_or(now_us);
         judge(at_us, 0, statuses).by(DecidedBy::Cache)
@@ -310,30 +283,27 @@ impl CacheState {
     /// Forwards reports, and forgets their keys: before the call, and again when it is done, because questions that were
     /// asked in between may have been decided before the report.
     fn report(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
-        let (mut ids, mut looks) = (SmallVec::<[[Id; 2]; 1]>::new(), Questions::new());
-        for (place, ask) in (0..).zip(asks) {
+        let (mut ids, mut looks) = (SmallVec::<[Id; 2]>::new(), Questions::new());
+        for (index, ask) in (0..).zip(asks) {
             let version = match self.within.own(ask.policy()) {
                 Ok(kept) => kept.version,
                 Err(foreign) => return DecisionFuture::ready(Err(foreign)),
             };
-            let both = [false, true].map(|together| self.table.id(version, ask.key(), together));
+            let id = self.table.id(version, ask.key());
             if ask.mode() == Mode::Peek {
                 // A caller that counts a refusal learns that the key is suspended.
-                looks.extend(Question::new(place, ask, true, (both[0], self.quotas(ask)), self.table.mark()));
+                looks.extend(Question::new(index, ask, 1, (id, self.quotas(ask)), self.table.mark()));
             } else {
-                ids.push(both);
+                ids.push(id);
             }
         }
-        let (is_told_apart, sent_us) = (self.keep.in_lumps, self.clock.now_us());
-        let forget = move |table: &RefusalTable| {
-            let each = ids.iter().flat_map(|both| &both[..1 + usize::from(is_told_apart)]);
-            each.for_each(|id| table.forget(*id));
-        };
+        let sent_us = self.clock.now_us();
+        let forget = move |table: &RefusalTable| ids.iter().for_each(|id| table.forget(*id));
         forget(&self.table);
         let state = Arc::clone(self);
         self.within.decide(asks).map_even_if_dropped(move |result| {
             forget(&state.table);
-            _ = state.keep(&looks, &result, sent_us);
+            state.keep(&looks, &result, sent_us);
             result
         })
     }
@@ -342,38 +312,63 @@ impl CacheState {
     fn questions(&self, asks: &[Ask<'_>]) -> Result<Questions, StoreError> {
         let mut questions = Questions::new();
         let spends = asks.iter().filter(|ask| ask.mode() != Mode::Peek).count();
-        // A single limit may be decided by held units, while a request with several goes to the store.
-        let together = self.keep.in_lumps && spends > 1;
-        for (place, ask) in (0..).zip(asks) {
+        for (index, ask) in (0..).zip(asks) {
             let kept = self.within.own(ask.policy())?;
-            let id = self.table.id(kept.version, ask.key(), together);
-            questions.extend(Question::new(
-                place,
-                ask,
-                spends > 0,
-                (id, self.quotas(ask)),
-                self.table.mark(),
-            ));
+            let bucket = (self.table.id(kept.version, ask.key()), self.quotas(ask));
+            questions.extend(Question::new(index, ask, spends, bucket, self.table.mark()));
         }
         Ok(questions)
     }
 }
 
-/// The store's answer, with the waits of the cache.
-fn told(result: Result<Decision, StoreError>, waits: &RefusalWaits) -> Result<Decision, StoreError> {
-    if waits.is_empty() {
-        return result;
-    }
-    result.map(|decision| {
-        decision.with_waits(|status| {
-            let of = |(place, quota, _): &&(usize, u8, u64)| {
-                (*place, usize::from(*quota)) == (status.policy_index(), status.quota_index())
-            };
-            waits.iter().find(of).map_or_else(|| micros(status.available_after()), |(_, _, wait_us)| *wait_us)
-        })
-    })
+/// Whether a decision comes from the store itself.
+fn is_of_the_store(decision: &Decision) -> bool {
+    decision.decided_by() == DecidedBy::Store
 }
 
 fn is_question(mode: Mode) -> bool {
     matches!(mode, Mode::Spend | Mode::Take | Mode::Reserve { .. } | Mode::Peek)
+}
+
+/// The fast path of a policy, around the fast path of the inner store.
+struct CachedShortWay {
+    within: Arc<dyn ShortWay>,
+    state: Arc<CacheState>,
+    policy: PreparedPolicy,
+    /// The number of the policy.
+    version: u64,
+}
+
+impl ShortWay for CachedShortWay {
+    fn spend(
+        &self,
+        key: &KeyRef<'_>,
+        cost: u64,
+        told: Option<&dyn Fn(u64, &QuotaStatus)>,
+        otherwise: &dyn Fn() -> DecisionFuture,
+    ) -> DecisionFuture {
+        let Self { state, .. } = self;
+        let id = || state.table.id(self.version, *key);
+        if !state.table.is_unknown(id) {
+            return otherwise();
+        }
+        let (is_asked, mark, sent_us) = (Cell::new(false), state.table.mark(), state.clock.now_us());
+        let answer = self.within.spend(key, cost, told, &|| {
+            is_asked.set(true);
+            otherwise()
+        });
+        match answer.known() {
+            // An ask goes through the cache, which keeps its answer.
+            _ if is_asked.get() => answer,
+            Some(Ok(decision)) if decision.is_allowed() && decision.remaining() >= cost => {
+                state.asked.fetch_add(1, Ordering::Relaxed);
+                answer
+            }
+            _ => {
+                let ask = Ask::new(&self.policy, *key, cost, Mode::Spend);
+                let question = Question::new(0, &ask, 1, (id(), state.quotas(&ask)), mark);
+                state.answered(answer, question.into_iter().collect::<Questions>(), Probes::new(), sent_us)
+            }
+        }
+    }
 }

@@ -22,8 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use foldhash::quality::RandomState;
 use sluicegate_core::key::KeyRef;
 
-use super::question::{Id, Mark, Question};
-use super::refusal::CachedRefusal;
+use super::refusal::{CachedRefusal, Id, Mark, Question};
 use crate::latch::Latch;
 
 /// The cache's knowledge about a question.
@@ -88,9 +87,9 @@ impl RefusalTable {
         }
     }
 
-    /// The key under the policy of this number. `together` separates requests with several limits, if they are kept apart.
-    pub(super) fn id(&self, version: u64, key: KeyRef<'_>, together: bool) -> Id {
-        let key = (version, together, key);
+    /// The key under the policy of this number.
+    pub(super) fn id(&self, version: u64, key: KeyRef<'_>) -> Id {
+        let key = (version, key);
         let [high, low] = [0, 1].map(|half: usize| u128::from(self.seeds[half].hash_one(key)));
         Id(high << 64 | low)
     }

@@ -33,10 +33,10 @@ fn around(within: Arc<dyn Store>, order: u32, clock: &ManualClock) -> Arc<dyn St
     store
 }
 
-/// Three instances, of which many ask at once and then one client at a time, by turns. Says how many waits were told, how many of them did
-/// not suffice, and how many of those were no estimates.
-fn told(order: u32, policy: &PolicyBuilder, limit: u64, seed: u64) -> [u64; 3] {
-    let (clock, mut random, mut counts) = (on_the_hour(), Random::new(seed), [0; 3]);
+/// Three instances, of which many ask at once and then one client at a time, by turns. Says how many waits were told, and how many of them
+/// did not suffice.
+fn told(order: u32, policy: &PolicyBuilder, limit: u64, seed: u64) -> [u64; 2] {
+    let (clock, mut random, mut counts) = (on_the_hour(), Random::new(seed), [0; 2]);
     let memory: Arc<dyn Store> = store_on(clock.clone()).into();
     let instances: [RateLimiter; 3] =
         std::array::from_fn(|_| policy.clone().on(around(Arc::clone(&memory), order, &clock)).unwrap());
@@ -54,10 +54,8 @@ fn told(order: u32, policy: &PolicyBuilder, limit: u64, seed: u64) -> [u64; 3] {
             let refused = check(&mut random);
             if let Some(wait) = refused.retry_after() {
                 clock.advance(wait);
-                let fails = !check(&mut random).is_allowed();
-                let is_sure = !refused.deciding().is_provisional();
-                let seen = [true, fails, fails && is_sure];
-                counts = std::array::from_fn(|at| counts[at] + u64::from(seen[at]));
+                counts[0] += 1;
+                counts[1] += u64::from(!check(&mut random).is_allowed());
             }
             on(&mut random, spacing_us / 4);
         }
@@ -68,7 +66,7 @@ fn told(order: u32, policy: &PolicyBuilder, limit: u64, seed: u64) -> [u64; 3] {
 /// Once the cache around leases refused for longer than the store's answer had said: of 46 waits, 18 did not suffice.
 #[test]
 fn who_waits_as_long_as_a_refusal_says_and_is_alone_passes_through_every_order() {
-    let (mut all, mut failed) = ([0; 3], Vec::new());
+    let (mut all, mut failed) = (0, Vec::new());
     let second = |place: usize| Algorithm::ALL[(place + 4) % Algorithm::ALL.len()];
     for (place, algorithm) in Algorithm::ALL.into_iter().enumerate() {
         for (limit, period, is_mixed) in [(100, "s", false), (40, "2s", false), (40, "2s", true)] {
@@ -78,8 +76,8 @@ fn who_waits_as_long_as_a_refusal_says_and_is_alone_passes_through_every_order()
             let policy = if is_mixed && mixed.clone().build().is_ok() { mixed } else { policy };
             for order in 0..1 << PLACES.len() {
                 let counts = told(order, &policy, limit, order.into());
-                all = std::array::from_fn(|at| all[at] + counts[at]);
-                if counts[2] > 0 {
+                all += counts[0];
+                if counts[1] > 0 {
                     let places: Vec<_> =
                         (0..PLACES.len()).filter(|at| order >> at & 1 == 1).map(|at| PLACES[at]).collect();
                     let policy = policy.clone().build().unwrap();
@@ -88,6 +86,6 @@ fn who_waits_as_long_as_a_refusal_says_and_is_alone_passes_through_every_order()
             }
         }
     }
-    assert!(failed.is_empty(), "{}, {all:?}:\n{}", failed.len(), failed.join("\n"));
-    assert!(all[0] > 10_000 && all[1] * 50 < all[0], "{all:?}");
+    assert!(failed.is_empty(), "{}, {all}:\n{}", failed.len(), failed.join("\n"));
+    assert!(all > 10_000, "{all}");
 }
