@@ -75,12 +75,6 @@ fn decisions(bench: &mut Bench) {
     }
     let [one, two, three] = ["one", "two", "three"].map(|name| on(Policy::gcra(name, "1000000/s")));
     let (ada, route) = (Key::from("ada"), Key::from(("ada", "/login")));
-    let batch = ["ada", "eve", "bob"].map(Key::from);
-    none(bench, "a batch of 30 keys", |_| {
-        one.check_many(batch.iter().cycle().take(30).map(|key| (key, 1)), |answer| {
-            black_box(matches!(answer.known(), Some(Ok(_))));
-        });
-    });
     none(bench, "three limiters together", |_| {
         let verdict = check_all([one.check(&ada), two.check(&route), three.check(&ada).cost(2)]);
         black_box(verdict.now().is_ok_and(|verdict| verdict.is_ok()));

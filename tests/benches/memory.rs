@@ -147,22 +147,6 @@ fn walk<'a>(keys: &'a [String], mut decide: impl FnMut(&'a String) -> bool) -> i
     }
 }
 
-/// The same by batches, for ours.
-fn batches<'a>(keys: &'a [Key], limiter: &'a RateLimiter) -> impl FnMut(u64) {
-    let mut at = 0;
-    move |times| {
-        let mut left = usize::try_from(times).unwrap_or(usize::MAX);
-        while left > 0 {
-            let batch = &keys[at..keys.len().min(at + left.min(16))];
-            limiter.check_many(batch.iter().map(|key| (key, 1)), |answer| {
-                black_box(matches!(answer.known(), Some(Ok(decision)) if decision.is_allowed()));
-            });
-            left -= batch.len();
-            at = if at + batch.len() == keys.len() { 0 } else { at + batch.len() };
-        }
-    }
-}
-
 /// The same, but no decision begins before the one before it has ended, as if each belonged to another request.
 ///
 /// The usual way is an `lfence`, which needs unsafe code; a `SeqCst` fence is a locked instruction, behind which loads
@@ -187,7 +171,6 @@ fn many_keys(bench: &mut Bench) {
         ("1 M keys, one decision per request", Aim::Ratio(0.40)),
         ("1 M keys, streaming", Aim::Ratio(0.40)),
         ("1 M keys, streaming, default clock", Aim::None),
-        ("1 M keys, streaming, in batches of 16", Aim::Ratio(0.20)),
         // Some processors (Intel's, in virtual machines) let nothing run ahead of a `rdtsc`; there, a stream is no
         // faster than one decision per request unless the time costs nothing.
         ("1 M keys, streaming, a clock that stands still", Aim::None),
@@ -209,7 +192,7 @@ fn many_keys(bench: &mut Bench) {
         theirs(&governor, &key);
         theirs(&governor_still, &key);
     }
-    let [isolated, streaming, streaming_default, streaming_batches, streaming_still] = rows;
+    let [isolated, streaming, streaming_default, streaming_still] = rows;
     bench.compare(
         isolated.0,
         isolated.1,
@@ -220,13 +203,6 @@ fn many_keys(bench: &mut Bench) {
         let reference = walk(&keys, |key| theirs(&governor, key));
         bench.compare(work, aim, walk(&keys, |key| ours(limiter, key)), reference);
     }
-    let batched: Vec<Key> = keys.iter().map(|key| Key::from(key.as_str())).collect();
-    bench.compare(
-        streaming_batches.0,
-        streaming_batches.1,
-        batches(&batched, &cheap),
-        walk(&keys, |key| theirs(&governor, key)),
-    );
     bench.compare(
         streaming_still.0,
         streaming_still.1,

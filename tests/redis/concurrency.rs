@@ -216,8 +216,7 @@ async fn a_batch_of_keys_shares_calls_and_is_decided_in_order() {
     limiter.check("warm").await.unwrap();
     let before = script_calls(&mut server.admin());
     let keys: Vec<Key> = (0..64_u64).map(|place| Key::from(place % 8)).collect();
-    let mut answers = Vec::new();
-    limiter.check_many(keys.iter().map(|key| (key, 1)), |answer| answers.push(answer));
+    let answers: Vec<_> = keys.iter().map(|key| limiter.check(key).start()).collect();
     for (place, answer) in (0..64_u64).zip(answers) {
         let (decision, earlier) = (answer.await.unwrap(), place / 8);
         let expected = (earlier < 5, 4_u64.saturating_sub(earlier));

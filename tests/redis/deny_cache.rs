@@ -38,7 +38,6 @@ async fn a_flood_of_a_thousand_refused_keys_costs_redis_less_than_one_call_in_a_
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Check,
-    Many,
     UpTo,
     /// A limit inside a limit, of the same key.
     Within,
@@ -74,12 +73,6 @@ impl Two {
             Way::Check => self.narrow.check(&self.user).start(),
             Way::UpTo => self.narrow.check(&self.user).up_to(3).start(),
             Way::Within => check_all([self.narrow.check(&self.user), self.inner.check(&self.user)]),
-            Way::Many => {
-                let mut first = None;
-                let keys = [(&self.user, 1), (&self.address, 1)];
-                self.narrow.check_many(keys, |decision| first = first.take().or(Some(decision)));
-                first.unwrap()
-            }
         };
         decision.await.unwrap()
     }
@@ -132,7 +125,7 @@ async fn held_for_a_moment(narrow: u64, way: Way) -> (Decision, Two, ManualClock
 /// Once such a refusal was kept for two seconds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_unit_that_a_request_in_two_slots_gives_back_passes_at_once_through_a_cache() {
-    for way in [Way::Check, Way::Many, Way::UpTo, Way::Within] {
+    for way in [Way::Check, Way::UpTo, Way::Within] {
         let (refused, cached, clock) = held_for_a_moment(1, way).await;
         assert!(!refused.is_allowed(), "{way:?}");
         let lines: Vec<_> = refused.quotas().iter().map(|of| (of.passed(), of.is_provisional())).collect();
@@ -151,7 +144,7 @@ async fn a_unit_that_a_request_in_two_slots_gives_back_passes_at_once_through_a_
 /// As long as the other unit was held, this was the last one; once the cache refused the next request for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_unit_that_passes_beside_one_that_is_given_back_is_not_kept_as_the_last() {
-    for way in [Way::Check, Way::Many, Way::Within] {
+    for way in [Way::Check, Way::Within] {
         let (passed, cached, _) = held_for_a_moment(2, way).await;
         assert_eq!((passed.is_allowed(), passed.quotas()[0].remaining()), (true, 0), "{way:?}");
         assert!(cached.narrow(way).await.is_allowed(), "{way:?}");

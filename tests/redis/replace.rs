@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sluicegate_conformance::ALGORITHMS;
-use sluicegate_core::limiter::{self, ForLayers, Inherit};
+use sluicegate_core::limiter::{self, Inherit};
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::standalone;

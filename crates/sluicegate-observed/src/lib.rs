@@ -58,7 +58,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::key::{AsKey, Key};
-use sluicegate_core::limiter::{ForLayers, RateLimiter};
+use sluicegate_core::limiter::RateLimiter;
 use sluicegate_core::store::{BreakerState, Event, IntoStore, Listener, Store, StoreStatus};
 use sluicegate_core::wrap::Within;
 use sluicegate_in_flight::InFlight;

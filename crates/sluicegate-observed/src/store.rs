@@ -12,7 +12,6 @@ use std::time::Instant;
 use sluicegate_core::Decision;
 use sluicegate_core::algorithm::Inherit;
 use sluicegate_core::error::ConfigError;
-use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::{Policy, PolicyMode};
 use sluicegate_core::store::{
     Ask, DecisionFuture, Event, Listener, Mode, Place, PreparedPolicy, ShortWay, Store, StoreStatus,

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use http::Extensions;
-use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::{Decision, Policy, RateLimiter};
 use tracing::Span;
 use tracing::level_filters::LevelFilter;

@@ -307,7 +307,7 @@ pub mod key {
 /// ```
 pub mod limiter {
     pub use sluicegate_core::limiter::{
-        Change, Check, ForLayers, Inherit, OverrideError, OverrideErrorKind, Overrides, RateLimiter, Receipt,
+        Change, Check, Inherit, OverrideError, OverrideErrorKind, Overrides, RateLimiter, Receipt,
         Suspensions, Turn, change_all, check_all, open_all, policies, replace_all,
     };
     pub use sluicegate_core::policy::{Override, OverrideBuilder};

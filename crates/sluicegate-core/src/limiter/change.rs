@@ -140,13 +140,9 @@ impl<K: AsKey> Change<'_, K> {
     /// # Cancel safety
     /// The change is made, whether the future is polled or dropped.
     pub fn start(self) -> DecisionFuture {
-        // A receipt gives its units back to the current policy of the keys.
         let answer = self.key.with_key(|key| {
-            let opened = match self.receipt {
-                Some(_) => self.limiter.view().newest_for(key),
-                None => self.limiter.view().opened_for(key),
-            };
-            self.limiter.decide(&[self.ask(Ask::new(opened.as_opened(), key, self.cost, self.mode))])
+            let found = self.limiter.find(self.limiter.quotas.as_ref(), Some(key));
+            self.limiter.decide(&[self.ask(Ask::new(found.prepared(), key, self.cost, self.mode))])
         });
         self.settle();
         answer

@@ -4,9 +4,7 @@ use std::fmt;
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use super::handle::RateLimiter;
-use super::quotas::KeyPolicy;
-use super::view::LimiterView;
+use super::handle::{FoundPolicy, RateLimiter};
 use crate::decision::Decision;
 use crate::error::{ConfigError, StoreError};
 use crate::key::{AsKey, KeyRef};
@@ -42,8 +40,8 @@ use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy};
 #[derive(Clone)]
 pub struct Check<'a, K> {
     pub(super) limiter: &'a RateLimiter,
-    /// The policy under the quotas that come with the check, if any do.
-    own: Option<KeyPolicy<'a>>,
+    /// The quotas of the key, in place of those of the policy.
+    quotas: Option<&'a Quotas>,
     pub(super) key: K,
     pub(super) cost: u64,
     /// `None` means the mode of the policy.
@@ -72,7 +70,7 @@ impl RateLimiter {
     /// ```
     #[inline]
     pub fn check<K: AsKey>(&self, key: K) -> Check<'_, K> {
-        Check { limiter: self, own: None, key, cost: 1, mode: None }
+        Check { limiter: self, quotas: self.quotas.as_ref(), key, cost: 1, mode: None }
     }
 
     /// Looks at a key: shows its status and whether the cost would pass now, without waiting. It spends nothing.
@@ -88,11 +86,11 @@ impl RateLimiter {
     /// ```
     #[inline]
     pub fn peek<K: AsKey>(&self, key: K) -> Check<'_, K> {
-        Check { limiter: self, own: None, key, cost: 1, mode: Some(Mode::Peek) }
+        Check { limiter: self, quotas: self.quotas.as_ref(), key, cost: 1, mode: Some(Mode::Peek) }
     }
 }
 
-impl<K: AsKey> Check<'_, K> {
+impl<'a, K: AsKey> Check<'a, K> {
     /// Sets the cost in units; 1 by default.
     ///
     /// The whole cost is spent, or none of it. A cost above the [capacity](crate::Decision::capacity) is
@@ -124,8 +122,9 @@ impl<K: AsKey> Check<'_, K> {
     /// # Errors
     /// As [`RateLimiter::with_quotas`].
     #[inline]
-    pub fn under(mut self, quotas: &Quotas) -> Result<Self, ConfigError> {
-        self.own = Some(self.limiter.view().under(quotas)?);
+    pub fn under(mut self, quotas: &'a Quotas) -> Result<Self, ConfigError> {
+        self.limiter.check_quotas(quotas)?;
+        self.quotas = Some(quotas);
         Ok(self)
     }
 
@@ -196,55 +195,30 @@ impl<K: AsKey> Check<'_, K> {
     // Inlined always: a check without quotas then pays nothing for those that bring some.
     #[inline(always)]
     pub fn start(self) -> DecisionFuture {
-        self.answer(decide, |answer| answer)
-    }
-
-    /// Decides as [`start`](Self::start) does, for a caller that needs no numbers if the cost passes now: a
-    /// [`MemoryStore`](crate::MemoryStore) then writes none. For middleware.
-    ///
-    /// ```
-    /// use sluicegate_core::{MemoryStore, Policy};
-    ///
-    /// let login = Policy::gcra("login", "2/min").on(&MemoryStore::new())?;
-    /// assert!(login.check("ada").pass().is_ok());
-    /// assert!(login.check("ada").pass().is_ok());
-    /// let refused = login.check("ada").pass().expect_err("the third is one too many");
-    /// assert!(!refused.now().expect("memory answers at once")?.is_allowed());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The answer, if it is any other: a refusal, a delay, an error of the store, or one that is still to come.
-    ///
-    /// # Cancel safety
-    /// Dropping the answer neither prevents the decision nor gives back its cost.
-    #[inline(always)]
-    #[expect(clippy::result_large_err, reason = "the answer is handed back, not reported")]
-    pub fn pass(self) -> Result<(), DecisionFuture> {
-        self.answer(pass, DecisionFuture::passed)
-    }
-
-    #[inline(always)]
-    fn answer<A>(
-        self,
-        now: impl Fn(&RateLimiter, &PreparedPolicy, &KeyRef<'_>, AskedFor) -> A,
-        late: impl Fn(DecisionFuture) -> A,
-    ) -> A {
-        let Self { limiter, own, key, cost, mode } = self;
-        let asked = (cost, mode);
-        // Apart, so that a check without quotas neither looks at them nor drops them.
-        match own {
-            None => answer_in((limiter, limiter.view()), key, asked, now, late),
-            Some(own) => answer_in((limiter, under_own(limiter, &own)), key, asked, now, late),
+        let Self { limiter, quotas, key, cost, mode } = self;
+        match limiter.find_kept(quotas) {
+            // By value: a reference would be one more load and store for each.
+            Some(policy) => key.with_key(move |key| decide(limiter, policy, &key, cost, mode)),
+            None => start_late(limiter, quotas, key, cost, mode),
         }
     }
 }
 
-impl<K> Check<'_, K> {
+impl<'a, K> Check<'a, K> {
     /// The limiter, with the quotas that come with the check.
+    pub(super) fn to_limiter(&self) -> RateLimiter {
+        self.limiter.under(self.quotas.cloned())
+    }
+
+    /// The policy that decides, if finding it takes a few loads.
     #[inline]
-    pub(super) fn view(&self) -> LimiterView<'_> {
-        self.own.as_ref().map_or_else(|| self.limiter.view(), |own| under_own(self.limiter, own))
+    pub(super) fn find_kept(&self) -> Option<&'a PreparedPolicy> {
+        self.limiter.find_kept(self.quotas)
+    }
+
+    /// The policy that decides.
+    pub(super) fn find(&self, key: KeyRef<'_>) -> FoundPolicy<'a> {
+        self.limiter.find(self.quotas, Some(key))
     }
 
     /// The ask of this check, with an open policy and a borrowed key.
@@ -266,33 +240,8 @@ impl<K: AsKey> IntoFuture for Check<'_, K> {
 impl<K> fmt::Debug for Check<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Check");
-        debug.field("limiter", &self.view().to_limiter()).field("cost", &self.cost).field("mode", &self.mode);
+        debug.field("limiter", &self.to_limiter()).field("cost", &self.cost).field("mode", &self.mode);
         debug.finish_non_exhaustive()
-    }
-}
-
-/// The cost, and the mode unless it is that of the policy.
-type AskedFor = (u64, Option<Mode>);
-
-/// The limiter, with the quotas that come with the check.
-#[inline]
-fn under_own<'a>(limiter: &'a RateLimiter, own: &'a KeyPolicy<'a>) -> LimiterView<'a> {
-    LimiterView { pinned: Some(own.pinned()), ..limiter.view() }
-}
-
-/// The answer, by `now` under a policy that the limiter has kept, and otherwise by `late` from the decision.
-#[inline(always)]
-fn answer_in<A>(
-    (limiter, view): (&RateLimiter, LimiterView<'_>),
-    key: impl AsKey,
-    asked: AskedFor,
-    now: impl Fn(&RateLimiter, &PreparedPolicy, &KeyRef<'_>, AskedFor) -> A,
-    late: impl Fn(DecisionFuture) -> A,
-) -> A {
-    match view.kept() {
-        // By value: a reference would be one more load and store for each.
-        Some(opened) => key.with_key(move |key| now(limiter, opened, &key, asked)),
-        None => late(start_late(limiter, view, key, asked)),
     }
 }
 
@@ -300,53 +249,38 @@ fn answer_in<A>(
 #[inline(never)]
 fn start_late(
     limiter: &RateLimiter,
-    view: LimiterView<'_>,
+    quotas: Option<&Quotas>,
     key: impl AsKey,
-    asked: AskedFor,
+    cost: u64,
+    mode: Option<Mode>,
 ) -> DecisionFuture {
-    key.with_key(|key| decide(limiter, view.opened_for(key).as_opened(), &key, asked))
+    key.with_key(|key| decide(limiter, limiter.find(quotas, Some(key)).prepared(), &key, cost, mode))
 }
 
-/// Decides by the fast path of the policy, if it has one and the check has no mode.
+/// Decides by the short way of the policy, if it has one and the check has no mode.
 #[inline]
 fn decide(
     limiter: &RateLimiter,
-    opened: &PreparedPolicy,
+    policy: &PreparedPolicy,
     key: &KeyRef<'_>,
-    (cost, mode): AskedFor,
+    cost: u64,
+    mode: Option<Mode>,
 ) -> DecisionFuture {
-    match opened.short_way() {
+    match policy.short_way() {
         Some(short) if mode.is_none() => {
-            short.spend(key, cost, None, &move || by_ask(limiter, opened, key, (cost, None)))
+            short.spend(key, cost, None, &move || decide_by_ask(limiter, policy, key, cost))
         }
         // Not in a function: copying words that were just written stalls on store forwarding.
-        _ => limiter.decide(&[Ask::new(opened, *key, cost, mode.unwrap_or_else(|| opened.spends()))]),
-    }
-}
-
-/// Decides as [`decide`] does, for a caller that needs no numbers if the cost passes now.
-#[inline]
-#[expect(clippy::result_large_err, reason = "the answer is handed back, not reported")]
-fn pass(
-    limiter: &RateLimiter,
-    opened: &PreparedPolicy,
-    key: &KeyRef<'_>,
-    (cost, mode): AskedFor,
-) -> Result<(), DecisionFuture> {
-    match opened.short_way() {
-        Some(short) if mode.is_none() => {
-            short.pass(key, cost, &move || by_ask(limiter, opened, key, (cost, None)))
-        }
-        _ => by_ask(limiter, opened, key, (cost, mode)).passed(),
+        _ => limiter.decide(&[Ask::new(policy, *key, cost, mode.unwrap_or_else(|| policy.spends()))]),
     }
 }
 
 #[inline(never)]
-fn by_ask(
+fn decide_by_ask(
     limiter: &RateLimiter,
-    opened: &PreparedPolicy,
+    policy: &PreparedPolicy,
     key: &KeyRef<'_>,
-    (cost, mode): AskedFor,
+    cost: u64,
 ) -> DecisionFuture {
-    limiter.decide(&[Ask::new(opened, *key, cost, mode.unwrap_or_else(|| opened.spends()))])
+    limiter.decide(&[Ask::new(policy, *key, cost, policy.spends())])
 }

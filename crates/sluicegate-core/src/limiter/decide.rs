@@ -19,8 +19,8 @@ impl RateLimiter {
     pub(super) fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         // One test rules out all rare cases. A decision is large, and even inspecting an answer would copy it, which takes a tenth of the
         // time of a decision in memory.
-        if self.0.always_answers && asks.iter().all(|ask| ask.policy().is_plain()) {
-            return self.0.store.decide(asks);
+        if self.handle.always_answers && asks.iter().all(|ask| ask.policy().is_plain()) {
+            return self.handle.store.decide(asks);
         }
         self.decide_with_care(asks)
     }
@@ -30,24 +30,9 @@ impl RateLimiter {
     fn decide_with_care(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         match () {
             () if asks.iter().any(is_off) => self.decide_without_off(asks),
-            () if asks.iter().any(suspends) => suspension::decide(&self.0.store, asks, decide_plainly),
-            () => decide_plainly(&*self.0.store, asks),
+            () if asks.iter().any(suspends) => suspension::decide(&self.handle.store, asks, decide_plainly),
+            () => decide_plainly(&*self.handle.store, asks),
         }
-    }
-
-    /// Decides each ask on its own. All asks have one policy and one mode.
-    pub(super) fn decide_each(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
-        let Some(first) = asks.first() else { return };
-        if !first.policy().is_plain() {
-            return asks.iter().for_each(|ask| answer(self.decide(std::slice::from_ref(ask))));
-        }
-        if self.0.always_answers {
-            return self.0.store.decide_each(asks, answer);
-        }
-        let mut each = asks.chunks(1);
-        self.0.store.decide_each(asks, &mut |decided| {
-            answer(or_by_policy(decided, each.next().unwrap_or_default()));
-        });
     }
 
     /// Decides without asks of policies that are off: these asks spend nothing, and have no numbers if other asks do.

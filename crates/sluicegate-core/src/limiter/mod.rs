@@ -6,7 +6,7 @@
 //! | `check(..)`[`.up_to(..)`](Check::up_to) | the available part of a cost | now |
 //! | `check(..)`[`.reserve(..)`](Check::reserve) | the cost, or a turn in the future | now, with the delay to wait |
 //! | `check(..).acquire(..)` (feature `tokio`) | the cost | when the caller's turn has come, or at once if it is too far away |
-//! | [`check_all`], [`check_many`](RateLimiter::check_many) | all of several checks or none; each check on its own | now |
+//! | [`check_all`] | all of several checks or none | now |
 //! | [`peek`](RateLimiter::peek) | nothing | now |
 //! | [`charge`](RateLimiter::charge) | the cost, into debt if it does not fit | now |
 //! | [`refund`](RateLimiter::refund) | gives back | now |
@@ -53,24 +53,17 @@
 //! `reset`) stays an error, because it may or may not have happened:
 //! [`StoreError::may_have_spent`](crate::StoreError::may_have_spent) says whether it may have.
 
+mod by_quotas;
 mod change;
 mod check;
 mod decide;
-mod for_layers;
-mod given;
 mod handle;
-mod handles;
-mod many;
 #[cfg(feature = "tower")]
 mod no_layer;
 mod open;
-mod opened_at;
 mod overrides;
-mod owned;
 #[cfg(feature = "tokio")]
 mod pending;
-mod pinned;
-mod quotas;
 mod replacement;
 mod suspensions;
 #[cfg(feature = "tokio")]
@@ -79,11 +72,9 @@ mod tests;
 mod together;
 #[cfg(feature = "tokio")]
 mod turn;
-mod view;
 
 pub use self::change::Change;
 pub use self::check::Check;
-pub use self::for_layers::ForLayers;
 pub use self::handle::RateLimiter;
 pub use self::open::{open_all, replace_all};
 pub use self::overrides::{OverrideError, OverrideErrorKind, Overrides};

@@ -4,19 +4,18 @@
 //! handles is locked first, then the replacements of each handle, and listeners are notified after all
 //! locks are released.
 
-use std::collections::HashSet;
+use std::any::Any;
+use std::collections::{HashMap, HashSet};
 use std::panic::Location;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::handle::{Handle, RateLimiter};
-use super::handles::{find, insert};
-use super::opened_at::OpenedAt;
 use super::overrides::{follow, standing_on};
-use super::replacement::Replacement;
+use super::replacement::{Replaced, Replacement};
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::policy::Policy;
-use crate::store::{Inherit, IntoStore, PreparedPolicy, Store};
+use crate::policy::{Policy, PolicyBuilder};
+use crate::store::{Inherit, IntoStore, Limiters, PreparedPolicy, Store, make_room};
 use crate::suspension;
 
 impl RateLimiter {
@@ -51,7 +50,7 @@ impl RateLimiter {
 
     /// Replaces the policy for every handle of its name on this store; `inherit` says how keys start under the new one. An
     /// equal policy changes nothing, unless all keys start afresh. Accounts that are
-    /// [remembered](super::ForLayers::remember) stay so. An [override](super::Overrides) of the policy applies to the new one while it is
+    /// [remembered](Self::remember) stay so. An [override](super::Overrides) of the policy applies to the new one while it is
     /// in force; to derive a policy from the current one, start from [`own_policy`](Self::own_policy), which no
     /// override has changed.
     ///
@@ -75,10 +74,7 @@ impl RateLimiter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn replace(&self, policy: Policy, inherit: Inherit) -> Result<(), ConfigError> {
-        if let Some(replacement) = self.replacement(|_| policy, inherit)? {
-            replacement.commit().tell(self.store());
-        }
-        Ok(())
+        self.replace_by(|_| policy, inherit).map(drop)
     }
 
     /// Forgets all keys of the policy: each has its whole burst again, or the units that it [starts](crate::Quota::starting_with) with. It
@@ -112,33 +108,15 @@ impl RateLimiter {
     /// # Errors
     /// When the store can no longer support the policy.
     pub fn reset_all(&self) -> Result<(), ConfigError> {
-        if let Some(replacement) = self.replacement(Policy::clone, Inherit::Reset)? {
-            replacement.commit().tell(self.store());
-        }
-        Ok(())
-    }
-
-    /// Prepares a replacement of the policy of code, which has no effect before it is committed. `None` if there is
-    /// nothing to replace.
-    pub(super) fn replacement(
-        &self,
-        policy: impl FnOnce(&Policy) -> Policy,
-        inherit: Inherit,
-    ) -> Result<Option<Replacement<'_>>, ConfigError> {
-        let own = self.0.own.lock().unwrap_or_else(PoisonError::into_inner);
-        let policy = policy(&own.policy);
-        let policy = policy.remembering_as(&own.policy);
-        Replacement::prepare(self, own, policy, inherit)
+        self.replace_by(Policy::clone, Inherit::Reset).map(drop)
     }
 
     /// The replacement with which this handle also serves code that puts `policy` on the store. `None` if the handle does so
     /// already.
     fn joined_by(&self, policy: Policy) -> Result<Option<Replacement<'_>>, ConfigError> {
         let own = self.own_policy();
-        if !self.0.opened_at.is_rules()
-            && !policy.is_like(self.0.first.prepared.policy())
-            && !policy.is_like(&own)
-        {
+        let is_of_code = self.handle.opened_at.is_some();
+        if is_of_code && !policy.is_like(self.handle.first_policy()) && !policy.is_like(&own) {
             return Err(crate::store::name_taken(&policy, &own));
         }
         let more = Policy::clone(&own).remembering_as(&policy);
@@ -168,11 +146,8 @@ pub fn open_all(
 /// store afterwards gets the open handle, whatever quotas its policy has.
 ///
 /// `build` gets the limiters, in the order of the policies, when every other step that can fail has succeeded; if it fails, nothing has
-/// changed. These limiters are pinned: they decide by the policies that this call puts, even when a later call
-/// replaces these. So requests that began under the old rules are decided by the old policies, and requests under
-/// the new rules by the new ones, at any moment; a key that is used under both spends from both, unless it
-/// starts afresh. Pinned limiters follow overrides and replacements by [`RateLimiter::replace`], until a later call
-/// replaces their rules; from then on they do not change.
+/// changed. These limiters have the new policies already, which take effect for others when `build` has succeeded. A request that began
+/// under the old rules may be decided by a new policy.
 ///
 /// ```
 /// use sluicegate_core::limiter::{self, Inherit};
@@ -188,7 +163,6 @@ pub fn open_all(
 /// let new = put("9/min", "100/min")?;
 /// assert!(old[0].is(&login) && new[0].is(&login)); // one handle, one queue
 /// assert_eq!(login.policy().to_string(), "login: 9/min (gcra)");
-/// assert_eq!(old[0].policy().to_string(), "login: 6/min (gcra)");
 ///
 /// // The store bounds logs, so neither of these takes effect.
 /// assert!(put("1/min", "999999/min").is_err());
@@ -224,7 +198,7 @@ pub fn replace_all<T>(
 enum Reopening {
     /// It stays and has to be equal. Opened by this line of code.
     Open(&'static Location<'static>),
-    /// It stays for limiters that are pinned to it.
+    /// It is replaced.
     Replace(Inherit),
 }
 
@@ -236,12 +210,12 @@ enum OpenStep<'a> {
 }
 
 impl OpenStep<'_> {
-    /// The future limiter, pinned.
-    fn pinned(&self) -> RateLimiter {
+    /// The limiter after this step.
+    fn limiter(&self) -> RateLimiter {
         match self {
-            Self::Join(_, Some(replacement)) => replacement.pinned(),
-            Self::Join(limiter, None) => limiter.pinned_now(&limiter.own_policy()),
-            Self::Open(limiter) => limiter.pinned_now(&limiter.own_policy()),
+            Self::Join(_, Some(replacement)) => replacement.limiter(),
+            Self::Join(limiter, None) => (*limiter).clone(),
+            Self::Open(limiter) => limiter.clone(),
         }
     }
 }
@@ -265,12 +239,11 @@ fn put(
         let mut open = store.limiters().lock();
         let found: Vec<_> = policies.iter().map(|policy| find(&open, policy.name())).collect();
         let steps = policies.iter().cloned().zip(&found).map(|(policy, found)| match (found, how) {
-            (None, Reopening::Open(place)) => open_first(store, policy, OpenedAt::code(place)),
-            (None, _) => open_first(store, policy, OpenedAt::rules()),
+            (None, Reopening::Open(place)) => open_first(store, policy, Some(place)),
+            (None, _) => open_first(store, policy, None),
             (Some(handle), Reopening::Open(_)) => Ok(OpenStep::Join(handle, handle.joined_by(policy)?)),
             (Some(handle), Reopening::Replace(inherit)) => {
-                let replacement = handle.replacement(|_| policy, inherit)?;
-                Ok(OpenStep::Join(handle, replacement.map(Replacement::with_epoch)))
+                Ok(OpenStep::Join(handle, handle.replacement(|_| policy, inherit)?))
             }
         });
         let steps = match steps.collect::<Result<Vec<OpenStep<'_>>, NotPut>>() {
@@ -284,11 +257,8 @@ fn put(
             }
             Err(NotPut::Held(error) | NotPut::ForGood(error)) => return Err(error),
         };
-        let pinned: Vec<_> = match how {
-            Reopening::Replace(_) => steps.iter().map(OpenStep::pinned).collect(),
-            Reopening::Open(_) => Vec::new(),
-        };
-        build(&pinned)?;
+        let coming: Vec<_> = steps.iter().map(OpenStep::limiter).collect();
+        build(&coming)?;
         let mut news = Vec::new();
         let limiters = steps.into_iter().map(|step| match step {
             OpenStep::Open(limiter) => {
@@ -303,11 +273,9 @@ fn put(
         });
         let limiters = limiters.collect();
         drop(open);
-        news.iter().for_each(|replaced| replaced.tell(store));
+        news.iter().for_each(Replaced::tell);
         if let Reopening::Open(place) = how {
-            for RateLimiter(handle, _) in found.iter().flatten() {
-                handle.opened_at.tell_of(place, handle.first.prepared.policy().name());
-            }
+            found.iter().flatten().for_each(|limiter| limiter.handle.tell_of_opening(place));
         }
         return Ok(limiters);
     }
@@ -334,11 +302,11 @@ const TRIES: usize = 1_000;
 fn open_first<'a>(
     store: &Arc<dyn Store>,
     policy: Policy,
-    opened_at: OpenedAt,
+    opened_at: Option<&'static Location<'static>>,
 ) -> Result<OpenStep<'a>, NotPut> {
     let (first, own) = open_free(store, policy)?;
     let handle = Handle::new(Arc::clone(store), first, own, opened_at);
-    Ok(OpenStep::Open(RateLimiter(Arc::new(handle), None)))
+    Ok(OpenStep::Open(RateLimiter::of(Arc::new(handle))))
 }
 
 /// The policy as prepared by the store, and the policy of code.
@@ -364,3 +332,73 @@ fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, 
         },
     }
 }
+
+impl Limiters {
+    /// The handle of this name, if it is open.
+    pub fn get(&self, name: &str) -> Option<RateLimiter> {
+        find(&self.lock(), name)
+    }
+
+    /// All open handles, by name.
+    pub fn all(&self) -> Vec<RateLimiter> {
+        let mut all: Vec<_> = self.lock().values().filter_map(limiter).collect();
+        all.sort_unstable_by(|a, b| a.handle.name().cmp(b.handle.name()));
+        all
+    }
+}
+
+/// The reference to a limiter that its store holds.
+type WeakLimiter = Weak<dyn Any + Send + Sync>;
+
+fn limiter(held: &WeakLimiter) -> Option<RateLimiter> {
+    held.upgrade()?.downcast().ok().map(RateLimiter::of)
+}
+
+fn find(handles: &HashMap<String, WeakLimiter>, name: &str) -> Option<RateLimiter> {
+    handles.get(name).and_then(limiter)
+}
+
+/// Registers a new handle, and occasionally removes dropped handles.
+fn insert(handles: &mut HashMap<String, WeakLimiter>, limiter: &RateLimiter) {
+    make_room(handles, |handle| handle.strong_count() > 0);
+    let handle: Weak<Handle> = Arc::downgrade(&limiter.handle);
+    handles.insert(limiter.handle.name().to_owned(), handle);
+}
+
+impl PolicyBuilder {
+    /// Builds the policy and puts it on a store, which makes a [`RateLimiter`].
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), and when the store cannot support the policy.
+    ///
+    /// A store is given by reference or by value; both are handles to the same store.
+    ///
+    /// Equal policies share their buckets, wherever they are opened: see [`RateLimiter::new`].
+    #[track_caller]
+    pub fn on(self, store: impl IntoStore) -> Result<RateLimiter, ConfigError> {
+        RateLimiter::new(store, self.build()?)
+    }
+}
+
+impl Handle {
+    /// Logs once that another line of code opens the name, too. A line that runs several times is not reported.
+    fn tell_of_opening(&self, again: &'static Location<'static>) {
+        if let Some(first) = self.opened_at.filter(|first| *first != again) {
+            self.opened_twice.call_once(|| log_opened_twice(self.name(), first, again));
+        }
+    }
+}
+
+#[cfg(feature = "tracing")]
+fn log_opened_twice(policy: &str, first: &Location<'_>, again: &Location<'_>) {
+    tracing::debug!(
+        policy,
+        %first,
+        %again,
+        "two places open one policy, so the limits that they make spend from the same buckets: if each is to count on its own, \
+         give it a policy of another name; if they are meant to share, open it once and clone the limiter"
+    );
+}
+
+#[cfg(not(feature = "tracing"))]
+fn log_opened_twice(_: &str, _: &Location<'_>, _: &Location<'_>) {}

@@ -68,7 +68,7 @@ impl UnitsHeld for UnitsOfTurn {
 
 impl PendingTurn {
     fn at(place: TurnPlace, limits: AwaitedLimits, own: Option<Box<OwnParts>>) -> Self {
-        Self { _counted: Arc::clone(&limits.limiters[0].0.waiting), limits, place, own }
+        Self { _counted: Arc::clone(&limits.limiters[0].handle.waiting), limits, place, own }
     }
 
     pub(super) fn poll(&mut self, waker: &Waker) -> Result<Box<Decision>, Instant> {

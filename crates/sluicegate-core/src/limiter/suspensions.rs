@@ -6,7 +6,7 @@ use super::decide::decide_plainly;
 use super::handle::RateLimiter;
 use crate::error::StoreError;
 use crate::key::AsKey;
-use crate::store::DecisionFuture;
+use crate::store::{DecisionFuture, PreparedPolicy};
 use crate::suspension::{Strikes, change, finished, strikes};
 
 /// The suspensions of a limiter's keys, for changes by hand.
@@ -103,13 +103,17 @@ impl<'a> Suspensions<'a> {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn strikes(&self, key: impl AsKey) -> Result<Option<Strikes>, StoreError> {
-        let (policy, key) = (self.limiter.with_opened(Clone::clone), key.with_key(|key| key.to_key()));
+        let (policy, key) = (self.policy(), key.with_key(|key| key.to_key()));
         strikes(self.limiter.store(), &policy, &key, decide_plainly).await
+    }
+
+    fn policy(&self) -> PreparedPolicy {
+        self.limiter.find(self.limiter.quotas.as_ref(), None).prepared().clone()
     }
 
     fn change(&self, key: impl AsKey, lasts: Option<Duration>) -> DecisionFuture {
         let (limiter, key) = (self.limiter.clone(), key.with_key(|key| key.to_key()));
-        let (policy, operator) = (limiter.with_opened(Clone::clone), self.operator.map(str::to_owned));
+        let (policy, operator) = (self.policy(), self.operator.map(str::to_owned));
         let is_here = limiter.store().always_answers();
         let work = async move {
             change(limiter.store(), &policy, &key, (lasts, operator.as_deref()), decide_plainly).await?;

@@ -10,8 +10,7 @@ use smallvec::SmallVec;
 
 use super::change::Change;
 use super::check::Check;
-use super::handle::RateLimiter;
-use super::view::Current;
+use super::handle::{FoundPolicy, RateLimiter};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::few::few;
 use crate::key::{AsKey, Key, KeyRef};
@@ -37,7 +36,10 @@ use crate::store::{Ask, DecisionFuture, PreparedPolicy};
 pub fn policies<'a>(limiters: impl IntoIterator<Item = &'a RateLimiter>) -> Arc<[Arc<Policy>]> {
     let mut limiters = limiters.into_iter();
     match (limiters.next(), limiters.next()) {
-        (Some(only), None) => only.with_opened(|opened| Arc::clone(opened.shared_numbers()) as _),
+        (Some(only), None) => {
+            let found = only.find(only.quotas.as_ref(), None);
+            Arc::clone(found.prepared().shared_numbers()) as _
+        }
         (first, second) => first.into_iter().chain(second).chain(limiters).map(RateLimiter::policy).collect(),
     }
 }
@@ -81,7 +83,7 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
     let Some(second) = checks.next() else { return first.start() };
     let third = checks.next();
     if third.is_none()
-        && let (Some(opened), Some(other)) = (first.view().kept(), second.view().kept())
+        && let (Some(opened), Some(other)) = (first.find_kept(), second.find_kept())
         && Arc::ptr_eq(first.limiter.store(), second.limiter.store())
     {
         return first.key.with_key(|key| {
@@ -92,8 +94,8 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
     }
     let checks: SmallVec<[_; 4]> = few([first, second].into_iter().chain(third).chain(checks));
     let checks: SmallVec<[_; 4]> = few(checks.iter().map(|check| {
-        let (opened, key) = check.key.with_key(|key| (check.view().opened_for(key), key.to_key()));
-        (opened, key, check)
+        let (found, key) = check.key.with_key(|key| (check.find(key), key.to_key()));
+        (found, key, check)
     }));
     on_one_store(&checks, |check| check.limiter, |opened, key, check| check.ask(opened, key))
 }
@@ -111,8 +113,10 @@ pub fn check_all<'a, K: AsKey + 'a>(checks: impl IntoIterator<Item = Check<'a, K
 pub fn change_all<'a, K: AsKey + 'a>(changes: impl IntoIterator<Item = Change<'a, K>>) -> DecisionFuture {
     let changes = changes.into_iter();
     let changes: SmallVec<[_; 4]> = few(changes.map(|change| {
-        let (newest, key) = change.key.with_key(|key| (change.limiter.view().newest_for(key), key.to_key()));
-        (newest, key, change)
+        let (found, key) = change
+            .key
+            .with_key(|key| (change.limiter.find(change.limiter.quotas.as_ref(), Some(key)), key.to_key()));
+        (found, key, change)
     }));
     let answer = on_one_store(
         &changes,
@@ -131,7 +135,7 @@ pub(super) fn report<'a>(
 ) -> DecisionFuture {
     let turns = turns.into_iter();
     let turns: SmallVec<[_; 2]> = few(turns.map(|(limiter, key, receipt)| {
-        (limiter.view().newest_for(key.as_ref()), key.clone(), (limiter, receipt))
+        (limiter.find(limiter.quotas.as_ref(), Some(key.as_ref())), key.clone(), (limiter, receipt))
     }));
     on_one_store(
         &turns,
@@ -142,7 +146,7 @@ pub(super) fn report<'a>(
 
 /// Decides all of these together, each with its policy and key, if their limiters are on one store.
 fn on_one_store<T>(
-    all: &[(Current<'_>, Key, T)],
+    all: &[(FoundPolicy<'_>, Key, T)],
     limiter: impl Fn(&T) -> &RateLimiter,
     ask: impl for<'b> Fn(&'b PreparedPolicy, KeyRef<'b>, &'b T) -> Ask<'b>,
 ) -> DecisionFuture {
@@ -152,6 +156,6 @@ fn on_one_store<T>(
     if !limiters.all(|other| Arc::ptr_eq(other.store(), first.store())) {
         return failed(StoreErrorKind::ForeignPolicy);
     }
-    let asks = all.iter().map(|(opened, key, of)| ask(opened.as_opened(), key.as_ref(), of));
+    let asks = all.iter().map(|(found, key, of)| ask(found.prepared(), key.as_ref(), of));
     first.decide(&few::<[_; 4]>(asks))
 }

@@ -157,7 +157,7 @@ impl RateLimiter {
     /// The number of requests that wait for a turn of this limiter now. A request of several limiters waits for the limiter with the
     /// longest wait.
     pub fn waiting(&self) -> usize {
-        Arc::strong_count(&self.0.waiting) - 1
+        Arc::strong_count(&self.handle.waiting) - 1
     }
 }
 
@@ -236,7 +236,7 @@ impl<K: AsKey> Check<'_, K> {
     /// # Panics
     /// When it has to wait outside of a tokio runtime that has its timer enabled.
     pub async fn acquire(self, longest: Duration) -> Result<Decision, StoreError> {
-        let (limiter, cost) = (self.view().to_limiter(), self.cost);
+        let (limiter, cost) = (self.to_limiter(), self.cost);
         let key = self.key.with_key(|key| key.to_key());
         let decision = limiter.check(&key).cost(cost).reserve(longest).await?;
         match Turn::after(decision, [(limiter, key, cost)], Some(longest)) {

@@ -196,10 +196,6 @@ impl Store for PolicyBuckets {
         self.way_of(policy)
     }
 
-    fn decide_each(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
-        self.decide_many(asks, answer);
-    }
-
     fn always_answers(&self) -> bool {
         true
     }

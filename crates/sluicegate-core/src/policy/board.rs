@@ -32,7 +32,7 @@ impl BoardEntry {
     }
 
     fn line(&self) -> String {
-        let Override { policy, key, new_keys, quotas, mode, by, until_us, version } = &*self.last;
+        let Override { policy, key, new_keys, quotas, mode, by, until_us, version, .. } = &*self.last;
         let mode = mode.map(|mode| mode.to_string()).unwrap_or_default();
         let mut line = format!("{version}\t{policy}\t{by}\t{until_us}\t{}\t{mode}\t", self.kept_us);
         for (index, quota) in quotas.iter().enumerate() {
@@ -58,7 +58,8 @@ impl BoardEntry {
         let (until_us, kept_us) = (next()?.parse().ok()?, next()?.parse().ok()?);
         let mode = Some(next()?).filter(|mode| !mode.is_empty()).map(str::parse).transpose().ok()?;
         let quotas = next()?.split(',').filter(|quota| !quota.is_empty()).map(str::parse::<Quota>);
-        let quotas = quotas.collect::<Result<_, _>>().ok()?;
+        let quotas = quotas.collect::<Result<Vec<_>, _>>().ok()?;
+        let key_quotas = quotas.clone().into();
         let keys = next();
         let new_keys = keys == Some(NEW_KEYS);
         let key = keys.filter(|_| !new_keys).map(read_key);
@@ -68,7 +69,7 @@ impl BoardEntry {
         check_name("policy name", &policy).ok()?;
         check_operator(&by).ok()?;
         let key = key.flatten();
-        let over = Override { policy, key, new_keys, quotas, mode, by, until_us, version };
+        let over = Override { policy, key, new_keys, quotas, key_quotas, mode, by, until_us, version };
         Some(Self { last: Arc::new(over), kept_us })
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{LONGEST_CHANGE, Policy, PolicyMode};
+use super::{LONGEST_CHANGE, Policy, PolicyMode, Quotas};
 use crate::clock::micros;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::key::Key;
@@ -26,6 +26,8 @@ pub struct Override {
     pub(super) key: Option<Key>,
     pub(super) new_keys: bool,
     pub(super) quotas: Vec<Quota>,
+    /// The same quotas, for keys.
+    pub(super) key_quotas: Quotas,
     pub(super) mode: Option<PolicyMode>,
     pub(super) by: String,
     pub(super) until_us: u64,
@@ -65,6 +67,11 @@ impl Override {
     /// The quotas that replace the policy's own; empty if those stay.
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
+    }
+
+    /// The quotas, for the keys of the override.
+    pub(crate) fn key_quotas(&self) -> &Quotas {
+        &self.key_quotas
     }
 
     /// The mode that replaces the policy's own; `None` if that stays.
@@ -112,8 +119,9 @@ impl Override {
     ) -> Result<Self, ConfigError> {
         check_operator(by).map_err(|error| error.in_policy(policy))?;
         let (policy, by) = (policy.to_owned(), by.to_owned());
-        let (quotas, mode, until_us, version) = (Vec::new(), None, now_us, now_us);
-        Ok(Self { policy, key, new_keys: false, quotas, mode, by, until_us, version })
+        let (quotas, key_quotas, mode) = (Vec::new(), Quotas::from(Vec::new()), None);
+        let (until_us, version) = (now_us, now_us);
+        Ok(Self { policy, key, new_keys: false, quotas, key_quotas, mode, by, until_us, version })
     }
 
     /// The policy with this change, for keys that are not new.
@@ -272,8 +280,9 @@ impl OverrideBuilder {
             ));
         }
         let (policy, key, by) = (self.policy.clone(), self.key.clone(), self.by.clone());
-        let (new_keys, mode) = (self.new_keys, self.mode);
-        Ok(Override { policy, key, new_keys, quotas, mode, by, until_us, version: now_us })
+        let (new_keys, mode, version) = (self.new_keys, self.mode, now_us);
+        let key_quotas = quotas.clone().into();
+        Ok(Override { policy, key, new_keys, quotas, key_quotas, mode, by, until_us, version })
     }
 }
 

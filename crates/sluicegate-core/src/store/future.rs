@@ -94,16 +94,6 @@ impl DecisionFuture {
         }
     }
 
-    /// Nothing, if the request may go on now; otherwise the answer.
-    #[inline]
-    #[expect(clippy::result_large_err, reason = "the answer is handed back, not reported")]
-    pub(crate) fn passed(self) -> Result<(), Self> {
-        match self.known() {
-            Some(Ok(decision)) if decision.is_allowed() && decision.delay().is_zero() => Ok(()),
-            _ => Err(self),
-        }
-    }
-
     /// The answer after `change`: at once if it is known, otherwise when it comes. For store wrappers, to read or change an
     /// answer.
     ///

@@ -133,12 +133,6 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Decides each of these asks as a request of its own, and passes on the answers in the order of the asks. By default it makes one
-    /// call after the other, all of which have begun when this returns; a store may override it with a cheaper way.
-    fn decide_each(&self, asks: &[Ask<'_>], answer: &mut dyn FnMut(DecisionFuture)) {
-        asks.iter().for_each(|ask| answer(self.decide(std::slice::from_ref(ask))));
-    }
-
     /// Whether each ask is answered at once, and never with an error that [may pass](crate::StoreError::may_succeed_later), so that
     /// no answer of this store has to be checked for an outage. By default it is `false`.
     fn always_answers(&self) -> bool {

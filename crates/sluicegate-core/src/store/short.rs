@@ -28,22 +28,4 @@ pub trait ShortWay: Send + Sync {
         told: Option<&dyn Fn(u64, &QuotaStatus)>,
         otherwise: &dyn Fn() -> DecisionFuture,
     ) -> DecisionFuture;
-
-    /// Spends as [`spend`](Self::spend) does, for a caller that needs no numbers if the units fit now: a short way that can tell without
-    /// writing a decision overrides it.
-    ///
-    /// # Errors
-    /// The answer, if it is any other.
-    ///
-    /// # Cancel safety
-    /// As [`Store::decide`](super::Store::decide).
-    #[expect(clippy::result_large_err, reason = "the answer is handed back, not reported")]
-    fn pass(
-        &self,
-        key: &KeyRef<'_>,
-        cost: u64,
-        otherwise: &dyn Fn() -> DecisionFuture,
-    ) -> Result<(), DecisionFuture> {
-        self.spend(key, cost, None, otherwise).passed()
-    }
 }

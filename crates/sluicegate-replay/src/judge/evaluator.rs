@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use sluicegate_core::algorithm::{Anchor, Refill};
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::limiter::{ForLayers, Receipt, check_all};
+use sluicegate_core::limiter::{Receipt, check_all};
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::{Algorithm, ConfigError, Decision, Key, MemoryStore, Policy, Quota, RateLimiter};
 use sluicegate_tower::limits::Limits;
@@ -192,8 +192,6 @@ impl Evaluator {
     /// Decides requests that come at once, each of which is one of these asks, in batches: in their order for each policy, whose
     /// buckets no other policy sees.
     pub(super) fn decide_at_once(&self, now_us: u64, asks: &[RowAsk], verdicts: &mut [Verdict]) {
-        /// Up to this number, a batch allocates nothing.
-        const BATCH: usize = 32;
         self.set(now_us);
         let shares = |place: &usize| self.limiters[asks[*place].row].shares;
         let mut places: Vec<usize> = (0..asks.len()).collect();
@@ -202,19 +200,17 @@ impl Evaluator {
             let [one, next] = [one, next].map(|place| &asks[*place]);
             (one.row, &one.quotas) == (next.row, &next.quotas)
         };
-        for batch in places.chunk_by(alike).flat_map(|all| all.chunks(BATCH)) {
+        for batch in places.chunk_by(alike) {
             let Some(limiter) = self.limiter_for(&asks[batch[0]]) else {
                 batch.iter().for_each(|place| verdicts[*place] = Verdict::Rejected(None));
                 continue;
             };
-            let mut decided = batch.iter();
-            limiter.check_many(batch.iter().map(|place| (&asks[*place].key, asks[*place].cost)), |answer| {
-                let verdict = match answer.now() {
+            for place in batch {
+                verdicts[*place] = match limiter.check(&asks[*place].key).cost(asks[*place].cost).now() {
                     Ok(Ok(decision)) if !decision.is_allowed() => rejected(&decision, 0),
                     _ => Verdict::Room,
                 };
-                decided.next().into_iter().for_each(|place| verdicts[*place] = verdict);
-            });
+            }
         }
     }
 

@@ -7,7 +7,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use sluicegate_core::RateLimiter;
-use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::Quotas;
 use sluicegate_tower::limits::Limits;
 use smallvec::SmallVec;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use http::header;
-use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_tower::key::RequestView;

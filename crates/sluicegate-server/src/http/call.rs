@@ -9,7 +9,6 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::TimeSpan;
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Decision, Policy, RateLimiter};

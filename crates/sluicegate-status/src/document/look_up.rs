@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde::Serialize;
-use sluicegate_core::limiter::{ForLayers, Overrides};
+use sluicegate_core::limiter::Overrides;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
 use sluicegate_core::suspension::Strikes;
 use sluicegate_core::{Decision, Key, Outcome, Policy, Quota, RateLimiter, StoreError};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::limiter::{ForLayers, Receipt, Turn, change_all, check_all, policies};
+use sluicegate_core::limiter::{Receipt, Turn, change_all, check_all, policies};
 use sluicegate_core::store::{DecisionFuture, Mode};
 use sluicegate_core::{ConfigError, Decision, Key, Policy, RateLimiter};
 use smallvec::SmallVec;

@@ -80,15 +80,8 @@ impl Limits {
     #[inline]
     fn decide_one(&self, (limit, terms): (&Limit, &mut AskTerms), key: &mut Key, place: &mut Place) -> Begun {
         let marks = self.made.marks;
-        let check = || limit.source.limiter(&terms.which).check(&*key).cost(terms.cost);
-        let deciding = if marks || trace::is_wanted() {
-            check().start()
-        } else {
-            match check().pass() {
-                Ok(()) => return Ok(Ok(Admitted::new(None))),
-                Err(deciding) => deciding,
-            }
-        };
+        let deciding = limit.source.limiter(&terms.which).check(&*key).cost(terms.cost).start();
+        let is_traced = trace::is_wanted();
         let ask = RequestAsk::new(terms.take(), mem::replace(key, Key::shared()));
         // Looked at before it is moved, because a decision is large.
         match deciding.known() {
@@ -97,6 +90,7 @@ impl Limits {
                 let marked = Marked::new(&self.made, ask.into(), decision, Vec::new());
                 Ok(Ok(Admitted::new(Some(marked))))
             }
+            Some(Ok(decision)) if !is_traced && goes_on(decision) => Ok(Ok(Admitted::new(None))),
             _ => way::behind(self, ask, deciding, place),
         }
     }

@@ -4,13 +4,11 @@
 //! start. The combination of limits may depend on the request, so the rest is checked per request; the
 //! two checks are the same functions.
 
-use std::slice;
-use std::sync::Arc;
-
-use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::{ConfigError, Policy, RateLimiter};
 use smallvec::SmallVec;
+use std::slice;
+use std::sync::Arc;
 
 use crate::key::text::config_error;
 use crate::limits::group::Group;

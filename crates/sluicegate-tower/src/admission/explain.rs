@@ -1,13 +1,11 @@
 //! Explains the decision on a request by a walk that spends nothing.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::time::Duration;
-
-use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::{Mode, QuotaStatus};
 use sluicegate_core::{Decision, Policy, StoreError};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::time::Duration;
 
 use crate::admission::asks::RequestAsks;
 use crate::admission::explanation::{AskExplained, Explanation, LimitExplained, WouldBe};

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use sluicegate_core::algorithm::State;
 use sluicegate_core::clock::micros;
-use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::store::{QuotaStatus, judge};
 use sluicegate_core::{Decision, Policy};
 use smallvec::SmallVec;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
 use http::HeaderValue;
-use sluicegate_core::limiter::{ForLayers, policies};
+use sluicegate_core::limiter::policies;
 use sluicegate_core::{Policy, RateLimiter};
 
 use crate::respond::headers::lines::policy_line;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use sluicegate_core::limiter::{ForLayers, Turn, check_all};
+use sluicegate_core::limiter::{Turn, check_all};
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, Key, Policy, RateLimiter, StoreError};
@@ -193,7 +193,7 @@ impl Pacer {
 impl Paced {
     /// A limiter that follows each change of its policy.
     pub(crate) fn new(limiter: &RateLimiter, key: Key) -> Self {
-        Self { limiter: limiter.following(), key, is_asked: false, trial: None }
+        Self { limiter: limiter.clone(), key, is_asked: false, trial: None }
     }
 
     fn mode(&self) -> PolicyMode {

@@ -1,10 +1,8 @@
 //! The ask of one limit for a request, or the reason why it has none.
 
-use std::mem;
-
-use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{Key, RateLimiter};
+use std::mem;
 
 use crate::key::MissingKey;
 use crate::key::missing::Keyed;

@@ -1,11 +1,9 @@
 //! Finds the limiter that a limit asks for a request: its only one, or that of a tier, under the quotas that the request brings.
 
+use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 use std::fmt;
 use std::slice;
 use std::sync::Arc;
-
-use sluicegate_core::limiter::ForLayers;
-use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 
 use crate::key::RequestView;
 use crate::limits::of_request::{OfRequest, PendingValue};

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::StatusCode;
-use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::{ConfigError, Quota, RateLimiter};
 

@@ -92,10 +92,10 @@ impl OnlyBucket {
 
     /// Decides by one look at the key, or by the other ways if it is not enough.
     #[inline(always)]
-    fn answer<A: ShortAnswer>(&self, key: KeyRef<'_>, cost: u64, (told, otherwise): ShortCallers<'_>) -> A {
+    fn answer(&self, key: KeyRef<'_>, cost: u64, (told, otherwise): ShortCallers<'_>) -> DecisionFuture {
         let key = self.context.hashed(key);
         if self.is_beside(key) {
-            return A::by(otherwise());
+            return otherwise();
         }
         let (asked, by) = ((key, cost), (told, otherwise));
         match self.bucket.home() {
@@ -109,11 +109,11 @@ impl OnlyBucket {
                     if let Some(told) = told {
                         told(decision.at_us(), decision.deciding());
                     }
-                    A::by(DecisionFuture::ready(Ok(decision)))
+                    DecisionFuture::ready(Ok(decision))
                 }
-                None => A::by(otherwise()),
+                None => otherwise(),
             },
-            Home::Logs(_) | Home::KeptOwn(_) => A::by(otherwise()),
+            Home::Logs(_) | Home::KeptOwn(_) => otherwise(),
         }
     }
 
@@ -188,65 +188,20 @@ impl ShortWay for OnlyBucket {
     ) -> DecisionFuture {
         self.answer(*key, cost, (told, otherwise))
     }
-
-    fn pass(
-        &self,
-        key: &KeyRef<'_>,
-        cost: u64,
-        otherwise: &dyn Fn() -> DecisionFuture,
-    ) -> Result<(), DecisionFuture> {
-        self.answer(*key, cost, (None, otherwise))
-    }
 }
 
 /// The callers of a short way: the one that is told of its decision, and the one that decides otherwise.
 type ShortCallers<'a> = (Option<&'a dyn Fn(u64, &QuotaStatus)>, &'a dyn Fn() -> DecisionFuture);
 
-/// The answer of a short way: with the numbers, or with those of all answers but the usual one.
-trait ShortAnswer {
-    /// The answer after a look.
-    fn of(now_us: u64, spent: &Looked, cost: u64) -> Self;
-    /// The answer of another way.
-    fn by(answer: DecisionFuture) -> Self;
-}
-
-impl ShortAnswer for DecisionFuture {
-    #[inline(always)]
-    fn by(answer: DecisionFuture) -> Self {
-        answer
-    }
-
-    #[inline(always)]
-    fn of(now_us: u64, spent: &Looked, cost: u64) -> Self {
-        Self::ready(Ok(Decision::single(now_us, status_after((0, 0), spent, cost))))
-    }
-}
-
-impl ShortAnswer for Result<(), DecisionFuture> {
-    #[inline(always)]
-    fn by(answer: DecisionFuture) -> Self {
-        answer.passed()
-    }
-
-    #[inline(always)]
-    fn of(now_us: u64, spent: &Looked, cost: u64) -> Self {
-        if spent.passed { Ok(()) } else { Err(ShortAnswer::of(now_us, spent, cost)) }
-    }
-}
-
 /// The answer after a look, or by the other ways if the look was not enough.
 #[inline]
-fn decided<A: ShortAnswer>(
-    spent: Option<(u64, Looked)>,
-    cost: u64,
-    (told, otherwise): ShortCallers<'_>,
-) -> A {
-    let Some((now_us, spent)) = spent else { return A::by(otherwise()) };
+fn decided(spent: Option<(u64, Looked)>, cost: u64, (told, otherwise): ShortCallers<'_>) -> DecisionFuture {
+    let Some((now_us, spent)) = spent else { return otherwise() };
     if let Some(told) = told {
         told(now_us, &status_after((0, 0), &spent, cost));
     }
     // Made again, in its place: copying words that were just written stalls on store forwarding.
-    A::of(now_us, &spent, cost)
+    DecisionFuture::ready(Ok(Decision::single(now_us, status_after((0, 0), &spent, cost))))
 }
 
 /// Spends from one set of a table at this moment, read under its lock; returns the moment and the state of the key then. `None` if one

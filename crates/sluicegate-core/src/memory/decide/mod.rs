@@ -6,14 +6,13 @@
 //! | `few` | one to four quotas of different buckets that spend or peek | arrays |
 //! | `general` | everything else: turns, reports, leases, logs, quotas of keys, replaced policies, refusals that count | small vectors |
 //!
-//! `many` decides a batch of asks, each by its own way. The fast ways are the general one without its lists: they start, detect cases that
+//! The fast ways are the general one without its lists: they start, detect cases that
 //! they cannot decide, and hand over before they have changed any state. A test drives the same random asks through both
 //! and compares all numbers.
 
 mod alone;
 mod few;
 mod general;
-mod many;
 #[cfg(test)]
 mod tests;
 mod waits;

@@ -123,40 +123,6 @@ fn the_short_way_of_a_limiter_decides_as_the_general_one_does() {
     }
 }
 
-/// A caller that needs no numbers gets the same answers, and none where the request may go on at once; the same units are spent.
-#[test]
-fn a_pass_spends_and_refuses_as_a_decision_does() {
-    let mut answered = [0; 2];
-    for seed in 0..60 {
-        let (mut random, clock) = (Random::new(seed), ManualClock::new());
-        clock.set(Duration::from_secs(1_800_000_000));
-        let policy = policy(0, &mut random);
-        let [passing, deciding] = [(); 2].map(|()| {
-            let store = MemoryStore::builder().table_size(64).clock(clock.clone()).build().unwrap();
-            RateLimiter::new(store, policy.clone()).unwrap()
-        });
-        for step in 0..200 {
-            let (key, cost) =
-                (Key::from(random.below(2)), [1, 1, 1, 0, 2, 9][usize::try_from(random.below(6)).unwrap()]);
-            let decision = deciding.check(&key).cost(cost).now().unwrap().unwrap();
-            let is_at_once = decision.is_allowed() && decision.delay().is_zero();
-            let passed = passing.check(&key).cost(cost).pass();
-            assert_eq!(passed.is_ok(), is_at_once, "seed {seed}, step {step}: {cost} by {policy:?}");
-            answered[usize::from(is_at_once)] += 1;
-            if let Err(answer) = passed {
-                let told = [answer.now().unwrap().unwrap(), decision].map(|decision| told(decision, 1));
-                assert_eq!(told[0], told[1], "seed {seed}, step {step}: {cost} by {policy:?}");
-            }
-            clock.advance(Duration::from_millis(
-                [0, 0, 1, 700, 5_000][usize::try_from(random.below(5)).unwrap()],
-            ));
-        }
-        let [passing, deciding] = [passing, deciding].map(|limiter| limiter.peek(0).now().unwrap().unwrap());
-        assert_eq!(passing.quotas(), deciding.quotas(), "seed {seed}: {policy:?}");
-    }
-    assert!(answered.iter().all(|times| *times > 1_000), "{answered:?}");
-}
-
 /// A policy that suspends keys takes the fast path while no key is suspended: refusals there count, and a key that is suspended, by
 /// refusals or by hand, is refused at once.
 #[test]

@@ -79,13 +79,6 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         (((hash & u64::from(u32::MAX)) * self.sets as u64) >> 32) as usize
     }
 
-    /// Starts to load the line of a hash from memory, without waiting for it.
-    #[inline]
-    pub(super) fn touch(&self, hash: u64) {
-        // A read that must not be optimised away.
-        _ = std::hint::black_box(self.set(self.set_of(hash)).forgotten());
-    }
-
     /// Whether no slot belongs to this hash and sets inherit no debts. Without a lock.
     #[inline]
     pub(super) fn is_unknown(&self, hash: u64) -> bool {

@@ -6,7 +6,7 @@
 use proptest::prelude::*;
 use sluicegate_core::algorithm::{Drain, Refill};
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::limiter::{ForLayers, Receipt};
+use sluicegate_core::limiter::Receipt;
 use sluicegate_core::{Algorithm, Decision, Outcome, Policy, Quota, RateLimiter};
 
 use crate::support::{ALL, answer, is_queue, limiter, secs, store_for, us};

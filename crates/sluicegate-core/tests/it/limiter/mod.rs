@@ -2,16 +2,15 @@
 
 mod by_turns;
 mod handles;
-mod many;
 mod mixed;
 mod modes;
 mod outages;
 mod overrides;
-mod pinned;
 mod quotas;
 mod refunds;
 mod rejected;
 mod replace;
+mod replaced_together;
 mod several;
 mod spent;
 mod starting;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use sluicegate_core::algorithm::{Anchor, Refill};
 use sluicegate_core::clock::{Clock, ManualClock};
-use sluicegate_core::limiter::{ForLayers, Receipt};
+use sluicegate_core::limiter::Receipt;
 use sluicegate_core::{Algorithm, Decision, Policy, Quota, RateLimiter};
 
 use crate::algorithm::exact::exact;

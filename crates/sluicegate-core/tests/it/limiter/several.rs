@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
-use sluicegate_core::limiter::{self, ForLayers, Inherit};
+use sluicegate_core::limiter::{self, Inherit};
 use sluicegate_core::{MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_resilient::Resilient;
 use sluicegate_tests::around::plain;

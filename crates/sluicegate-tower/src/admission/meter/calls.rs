@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use sluicegate_core::limiter::{Change, ForLayers, change_all, policies};
+use sluicegate_core::limiter::{Change, change_all, policies};
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::DecisionFuture;
 use sluicegate_core::{Decision, Key, Policy};

@@ -1,6 +1,4 @@
 //! The terms of a [`Limit`] for one request: whether it applies, and what it asks.
-
-use sluicegate_core::limiter::ForLayers;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{Policy, RateLimiter};
 

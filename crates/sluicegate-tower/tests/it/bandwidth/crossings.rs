@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
-use sluicegate_core::limiter::{ForLayers, Inherit};
+use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::OnOutage;
 use sluicegate_core::{Key, Policy};
 use sluicegate_tests::frames::{Frames, data, next};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sluicegate_conformance::ALGORITHMS;
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::limiter::{self, ForLayers, Inherit, OverrideErrorKind, Overrides};
+use sluicegate_core::limiter::{self, Inherit, OverrideErrorKind, Overrides};
 use sluicegate_core::policy::{Override, PolicyMode};
 use sluicegate_core::{Algorithm, MemoryStore, Outcome, Policy, Quota, RateLimiter, Store};
 use sluicegate_resilient::Resilient;
