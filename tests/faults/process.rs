@@ -82,6 +82,48 @@ fn f47_requests_that_are_dropped_hold_nothing_and_are_charged_as_they_were_sent(
     });
 }
 
+/// What a stopped server had received was once carried out when it went on, and charged once more as a debt: 9 % of all units.
+#[test]
+fn f57_units_that_are_decided_while_the_server_is_stopped_are_charged_once() {
+    let _turn = turn();
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let redis = RedisStore::connect(&server.url()).unwrap();
+        redis.connected(60 * SECOND).await.unwrap();
+        let store = Resilient::new(&redis);
+        let limiter = Policy::gcra("once", "100000/30d").refunds().on(&store).unwrap();
+        let until_it_decides = async || {
+            // The first answers settle the debts.
+            while limiter.peek("ada").await.unwrap().decided_by() != DecidedBy::Store
+                || store.status().debts > 0
+            {
+                tokio::time::sleep(5 * MS).await;
+            }
+        };
+        let mut admitted = 0;
+        for _ in 0..3 {
+            until_it_decides().await;
+            server.signal("STOP");
+            let checks = (0..20).map(|_| limiter.check("ada").start());
+            let charges = (0..3).map(|_| limiter.charge("ada", 10).start());
+            for (units, answer) in
+                checks.map(|answer| (1, answer)).chain(charges.map(|answer| (10, answer))).collect::<Vec<_>>()
+            {
+                let decision = answer.await.unwrap();
+                assert!(
+                    decision.is_allowed() && decision.decided_by() == DecidedBy::Fallback,
+                    "{decision:?}"
+                );
+                admitted += units;
+            }
+            server.signal("CONT");
+        }
+        until_it_decides().await;
+        assert_eq!(100_000 - limiter.peek("ada").await.unwrap().remaining(), admitted);
+    });
+}
+
 fn runtime_tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }

@@ -198,7 +198,7 @@ async fn a_mode_that_the_script_does_not_know_is_an_error_and_changes_nothing() 
     {
         let key = format!("unknown-mode-{mode}");
         let order =
-            [&number(0.0)[..], &[mode, 1, 2, 0], &0_u16.to_le_bytes(), &number(0.0), &number(1.0)].concat();
+            [&[0; 16][..], &[mode, 1, 2, 0], &0_u16.to_le_bytes(), &number(0.0), &number(1.0)].concat();
         let mut call = redis::cmd("EVAL");
         call.arg(&text).arg(1).arg(&key).arg(order).arg(&numbers).arg(&of_value);
         let answer: Result<redis::Value, _> = call.query_async(&mut connection).await;

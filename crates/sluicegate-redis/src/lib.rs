@@ -61,7 +61,7 @@
 //! |---|---|---|
 //! | no connection yet, in the first second of the store | waits for the [first one](RedisStoreBuilder::first_connection) | as usual |
 //! | no connection | [`Unavailable`](sluicegate_core::error::StoreErrorKind::Unavailable), at once | nothing, and the error says so |
-//! | no reply within the deadline | [`Timeout`](sluicegate_core::error::StoreErrorKind::Timeout) | perhaps; nothing if it was not sent before, and the error says so |
+//! | no reply within the deadline | [`Timeout`](sluicegate_core::error::StoreErrorKind::Timeout) | perhaps; nothing if it was not sent before, and the error says so. A check that the server gets to later is not carried out; a charge or refund is |
 //! | the connection breaks before the reply | `Unavailable` | perhaps |
 //! | the server lost the script (restart, failover, `SCRIPT FLUSH`) | the decision: the script is sent along | once |
 //! | a replica, a full or a loading server, a missing right | `Unavailable` | nothing |

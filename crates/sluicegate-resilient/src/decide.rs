@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 
 use super::fallback::{granted, is_its};
 use super::parts::CallPermits;
-use super::settle::Report;
+use super::settle::{Report, is_owed_on};
 use super::share::FallbackShare;
 use super::{ResilientState, ResilientStore};
 
@@ -111,9 +111,11 @@ impl ResilientState {
     /// Asks the store. The outcome of a report is noted, with the store or without, even if its caller has gone.
     fn ask_store(self: &Arc<Self>, asks: &[Ask<'_>], permits: CallPermits) -> DecisionFuture {
         // The store does not know the spends of the fallback: the debt is deducted when it has answered.
-        let known = asks
-            .iter()
-            .map(|ask| if is_its(ask) { ask.plainly(Mode::Refund).with_costs(&[0]) } else { *ask });
+        let known = asks.iter().map(|ask| match ask.mode() {
+            _ if is_its(ask) => ask.plainly(Mode::Refund).with_costs(&[0]),
+            Mode::Charge => ask.repeated(),
+            _ => *ask,
+        });
         let answer = self.within.decide(&known.collect::<SmallVec<[Ask<'_>; 4]>>());
         let reports = asks.iter().any(|ask| !ask.mode().asks());
         let asks: SmallVec<[OwnedAsk; 1]> = asks.iter().map(OwnedAsk::new).collect();
@@ -177,9 +179,12 @@ impl ResilientState {
     /// Decides without the store, which could not answer for the reason given.
     fn decide_alone(&self, asks: &[Ask<'_>], reason: StoreError) -> Result<Decision, StoreError> {
         let outage = || (self.clock.now_us(), self.parts.longest_pause());
+        // What arrives after its deadline is not carried out, unless units are given back.
+        let expires = |ask: &Ask<'_>| ask.mode().asks() || ask.mode() == Mode::Charge;
+        let may_arrive = !asks.iter().all(expires) && !is_owed_on(&reason);
         let decision = self.fallback.decide(asks, reason, outage)?;
         if decision.is_allowed() {
-            self.fallback.note_spending(granted(asks, &decision), &self.within);
+            self.fallback.note_spending(granted(asks, &decision), may_arrive, &self.within);
         }
         Ok(decision)
     }

@@ -84,16 +84,18 @@ impl LocalFallback {
         decide_in_outage(asks, &local, Some(&*self.store), outage)
     }
 
-    /// Records units spent without the store, to be charged when it is back.
+    /// Records units spent without the store, to be charged when it is back; or only those that the store cannot learn in another way, if
+    /// the request `may_arrive` there late.
     ///
     /// The whole cost is owed even if the share was smaller, because the store counts whole quotas. Of a `Take`, the units that the
     /// fallback has [granted](granted) are owed.
     pub(super) fn note_spending<'a>(
         &self,
         asks: impl IntoIterator<Item = Ask<'a>>,
+        may_arrive: bool,
         within: &Within<FallbackShare>,
     ) {
-        for ask in asks {
+        for ask in asks.into_iter().filter(|ask| !may_arrive || is_its(ask)) {
             let ask = &ask;
             // Requests that no quota of the policy has counted stay uncounted; a charge is owed under every policy.
             let counts = match ask.mode() {

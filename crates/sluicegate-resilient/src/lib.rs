@@ -96,9 +96,9 @@ use self::share::FallbackShare;
 /// `N * ceil(L/N)` per window on their own, in addition to the requests that the store admitted before. The fallback also counts the
 /// requests that the store admits, so bringing the store down gives no client a fresh bucket on an instance that knows it. When the
 /// store is back, the units that the fallback admitted are charged to it, as far as they still count; between the first answer and
-/// that charge the store may admit too much. A charge that is not answered in time may have arrived, and is
-/// not repeated. A call that was not answered in time may have been counted by the store and by the fallback: such a key
-/// has spent a unit too many, never one too few.
+/// that charge the store may admit too much. That charge is not repeated if it is not answered in time: it may
+/// have arrived. A check or charge whose reply was lost on its way is counted by the store and by the fallback: such a key
+/// has spent its units twice, never too few. Redis does not carry out what it gets to after the deadline.
 ///
 /// A policy that [counts refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected) counts them in an outage only with one replica.
 /// With more, an instance refuses requests of clients within the limit, because its share is smaller. If such refusals

@@ -127,10 +127,11 @@ impl ResilientState {
     }
 }
 
-/// Whether a charge that failed with this error did not reach the store, and may be repeated later. A charge without an answer
-/// in time has most likely been made; repeating it could lock a key out.
+/// Whether a report that failed with this error did not reach the store, and may be repeated later. A report without an answer
+/// in time has most likely been made, or will be; repeating it could lock a key out.
 pub(super) fn is_owed_on(error: &StoreError) -> bool {
-    error.may_succeed_later() && error.kind() != StoreErrorKind::Timeout
+    let may_arrive = error.kind() == StoreErrorKind::Timeout && error.may_have_spent();
+    error.may_succeed_later() && !may_arrive
 }
 
 /// The used units of a quota: more than all of it, if more was charged.

@@ -69,7 +69,7 @@ impl SlidingLog {
     pub const MAX_PARTS: u32 = 1_000;
 
     /// The highest debt: all units may be those of one entry.
-    pub const MAX_DEBT: u64 = u32::MAX as u64;
+    const MAX_DEBT: u64 = u32::MAX as u64;
 
     /// A log with a period of this many parts, if any.
     pub(super) fn new(quota: Checked, parts: Option<u32>) -> Result<Self, ConfigError> {

@@ -40,13 +40,14 @@ pub struct Ask<'a> {
     mode: Mode,
     receipt: Option<&'a Receipt>,
     own: Option<&'a Arc<OwnQuotas>>,
+    is_repeated: bool,
 }
 
 impl<'a> Ask<'a> {
     /// An ask for `cost` units of `key`'s bucket.
     #[inline]
     pub fn new(policy: &'a PreparedPolicy, key: KeyRef<'a>, cost: u64, mode: Mode) -> Self {
-        Self { policy, key, cost, costs: &[], mode, receipt: None, own: policy.own() }
+        Self { policy, key, cost, costs: &[], mode, receipt: None, own: policy.own(), is_repeated: false }
     }
 
     /// This ask with its policy as another store has prepared it. For store wrappers.
@@ -99,6 +100,18 @@ impl<'a> Ask<'a> {
     pub fn of(mut self, receipt: &'a Receipt) -> Self {
         self.receipt = Some(receipt);
         self
+    }
+
+    /// This report, which its caller makes again if there is no answer in time. For store wrappers.
+    #[must_use]
+    pub fn repeated(self) -> Self {
+        Self { is_repeated: true, ..self }
+    }
+
+    /// Whether a store must not carry it out after the deadline of its caller, who has decided or charged in another way by then: so are all
+    /// asks that may be refused, and reports that are [`repeated`](Self::repeated).
+    pub fn expires(&self) -> bool {
+        self.mode.asks() || self.is_repeated
     }
 
     /// This ask in another mode, with its costs and its receipt.

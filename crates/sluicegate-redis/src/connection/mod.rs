@@ -23,6 +23,7 @@
 //! does not recover from an authentication error. The cluster client stays with a primary that
 //! hangs. Both were found by tests against failing servers.
 
+mod clock;
 mod failure;
 mod probe;
 mod send;

@@ -21,6 +21,7 @@ use arc_swap::ArcSwapOption;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
+use super::clock::ServerClock;
 use super::server::Connection;
 
 /// The parts of a cluster's slots. Each part counts its timeouts, because answers from other nodes prove nothing about a
@@ -53,6 +54,8 @@ pub(crate) struct ConnectionState {
     settled: Notify,
     /// The error of the last attempt to connect, if it failed.
     problem: ArcSwapOption<String>,
+    /// The clock of the server that has each part of the slots.
+    pub(crate) clocks: [ServerClock; PARTS],
     /// Quotas about which the script's verdict differed from that of this process.
     pub(crate) disagreements: AtomicU64,
 }
@@ -81,6 +84,7 @@ impl ConnectionState {
             mending: AtomicBool::new(false),
             settled: Notify::new(),
             problem: ArcSwapOption::empty(),
+            clocks: std::array::from_fn(|_| ServerClock::new()),
             disagreements: AtomicU64::new(0),
         }
     }

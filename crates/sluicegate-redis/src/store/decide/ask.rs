@@ -25,6 +25,8 @@ pub(super) struct KeyAsk {
     tag_at: usize,
     pub(super) prepared: Arc<Prepared>,
     pub(super) mode: Mode,
+    /// Whether it is not carried out after its deadline.
+    pub(super) expires: bool,
     /// One per quota.
     pub(super) costs: SmallVec<[u64; 2]>,
     /// The spend that the ask is about, if it is known.
@@ -99,6 +101,7 @@ impl KeyAsk {
                 name,
                 tag_at: prepared.stem.len(),
                 mode: ask.mode(),
+                expires: ask.expires(),
                 costs: (0_u8..).take(prepared.rules.len()).map(|quota| cost_of(ask, quota)).collect(),
                 spent: ask.receipt().map(|receipt| ReceiptData::of(receipt, prepared.rules.len())),
                 prepared,
@@ -113,12 +116,13 @@ impl KeyAsk {
     /// A charge of one unit under this name.
     pub(super) fn probe(name: String, prepared: Arc<Prepared>) -> Self {
         let (tag_at, costs) = (prepared.stem.len(), std::iter::once(1).collect());
-        Self { name, tag_at, prepared, mode: Mode::Charge, costs, spent: None, at: 0, cross_slot: None }
+        let (mode, expires) = (Mode::Charge, false);
+        Self { name, tag_at, prepared, mode, expires, costs, spent: None, at: 0, cross_slot: None }
     }
 
     /// This ask in another mode.
     pub(super) fn with_mode(&self, mode: Mode) -> Self {
-        Self { mode, ..self.clone() }
+        Self { mode, expires: mode.asks(), ..self.clone() }
     }
 
     /// This ask at no cost.
@@ -130,7 +134,7 @@ impl KeyAsk {
     /// This ask in another mode, about the spend of this receipt.
     pub(super) fn of(&self, mode: Mode, receipt: &Receipt) -> Self {
         let spent = Some(ReceiptData::of(receipt, self.prepared.rules.len()));
-        Self { mode, spent, ..self.clone() }
+        Self { mode, expires: mode.asks(), spent, ..self.clone() }
     }
 
     /// Whether this is a lease of the units that `spend` leaves.

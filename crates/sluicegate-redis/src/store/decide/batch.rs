@@ -121,7 +121,12 @@ impl BatchSender {
 
     async fn alone(&self, request: &ScriptRequest, slot: u16) -> DecisionResult {
         let _under_way = UnderWay::begin(self.under_way(slot));
-        call(&self.connection, part_of(slot), &[request]).await?.decision(&request.asks)
+        loop {
+            let decided = call(&self.connection, part_of(slot), &[request]).await?.decision(&request.asks);
+            if !is_expired_in_time(&decided, request) {
+                return decided;
+            }
+        }
     }
 
     /// Requests of one slot.
@@ -151,6 +156,11 @@ impl BatchSender {
                 Ok(reply) => reply.decision(&request.asks),
                 Err(error) => Err(again(error)),
             };
+            if is_expired_in_time(&decided, &request) {
+                let shared = Arc::clone(&self);
+                tokio::spawn(async move { answer.send(shared.alone(&request, slot).await) });
+                continue;
+            }
             // Fails if the caller has left, which needs no handling.
             _ = answer.send(decided);
         }
@@ -186,6 +196,12 @@ pub(in crate::store) async fn gather(sender: Arc<BatchSender>) {
             tokio::task::yield_now().await;
         }
     }
+}
+
+/// Whether the server has left out a request before its deadline: the server's clock was set, which its reply has told.
+fn is_expired_in_time(decided: &DecisionResult, request: &ScriptRequest) -> bool {
+    let is_expired = |error: &StoreError| error.kind() == StoreErrorKind::Timeout && !error.may_have_spent();
+    decided.as_ref().is_err_and(is_expired) && Instant::now() < request.deadline
 }
 
 /// A copy of the error for another request of the call.

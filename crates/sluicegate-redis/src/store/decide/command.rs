@@ -7,6 +7,7 @@
 //! ```text
 //! KEYS     one name per ask
 //! ARGV[1]  f64  the time in microseconds; 0 for the server's
+//!          f64  the deadline, by the server's clock
 //!          then per ask:
 //!            u8   mode: 0 spend, 1 peek, 2 reserve, 3 charge, 4 refund, 5 reset, 6 return, 7 depart, 8 take,
 //!                 9 lease; +128 for the long way
@@ -14,7 +15,8 @@
 //!            u8   place of the policy's numbers in ARGV
 //!            u8   how keys of other rules start (0 to 4); +8 if it keeps account of what is given
 //!                 back; +16 if its peeks write nothing;
-//!                 +32 if it spends although it is refused; +64 if its keys bring quotas of their own
+//!                 +32 if it spends although it is refused; +64 if its keys bring quotas of their own;
+//!                 +128 if its request is not carried out after the deadline
 //!            u16  bytes of the extra part
 //!            f64  since when: what was spent before is forgotten; 0 for always
 //!            f64  cost, per quota
@@ -23,7 +25,7 @@
 //! ```
 //!
 //! # A reply
-//! One string of doubles. First the time, then per request 0 and six numbers per quota: the
+//! One string of doubles. First the time, then per request 2 if the deadline had passed, or 0 and six numbers per quota: the
 //! state *found* in the bucket and the script's verdict, followed for a lease by the floors found (the
 //! short way: Rust derives the statuses and checks the verdict, which is cheaper than a longer reply),
 //! or 1 and all results (the long way).
@@ -49,6 +51,7 @@ pub(super) fn command<'a>(
     name: ScriptName,
     requests: impl Iterator<Item = &'a [KeyAsk]> + Clone,
     time: Option<u64>,
+    deadline_us: u64,
 ) -> Cmd {
     let keys: usize = requests.clone().map(<[KeyAsk]>::len).sum();
     let [command, script] = SCRIPT.named(name);
@@ -56,9 +59,10 @@ pub(super) fn command<'a>(
     cmd.arg(command).arg(script).arg(keys);
     let mut orders = Vec::with_capacity(8 + 32 * keys);
     push(&mut orders, time.unwrap_or(0));
+    push(&mut orders, deadline_us);
     let mut policies: Vec<&Prepared> = Vec::new();
     for asks in requests {
-        let is_plain = is_plain(asks);
+        let (is_plain, expires) = (is_plain(asks), expires(asks));
         for (index, ask) in asks.iter().enumerate() {
             cmd.arg(&ask.name);
             let known = policies.iter().position(|known| known.text == ask.prepared.text);
@@ -67,7 +71,12 @@ pub(super) fn command<'a>(
                 policies.len() - 1
             });
             let is_last = index + 1 == asks.len();
-            order(&mut orders, ask, is_plain, is_last, u8::try_from(2 * place + 2).unwrap_or(u8::MAX));
+            order(
+                &mut orders,
+                ask,
+                (is_plain, expires, is_last),
+                u8::try_from(2 * place + 2).unwrap_or(u8::MAX),
+            );
         }
     }
     cmd.arg(orders);
@@ -75,6 +84,11 @@ pub(super) fn command<'a>(
         cmd.arg(&prepared.numbers).arg(&prepared.text);
     }
     cmd
+}
+
+/// Whether a request is not carried out after its deadline: somebody else has decided it by then.
+pub(super) fn expires(asks: &[KeyAsk]) -> bool {
+    asks.iter().all(|ask| ask.expires)
 }
 
 /// Whether the short way may decide this request. Asks for the same bucket affect each other, which the short way supports
@@ -96,7 +110,7 @@ fn is_plain(asks: &[KeyAsk]) -> bool {
 ///
 /// Bytes instead of arguments: each further argument of a command costs Redis more than the few bytes
 /// in it.
-fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text: u8) {
+fn order(orders: &mut Vec<u8>, ask: &KeyAsk, (is_plain, expires, is_last): (bool, bool, bool), text: u8) {
     // An ask with a mark or a given turn takes the long way.
     let is_short = is_plain && ask.cross_slot.unwrap_or_default() == CrossSlot::default();
     let mode = ask.mode.number() + if is_short { 0 } else { 128 };
@@ -104,7 +118,7 @@ fn order(orders: &mut Vec<u8>, ask: &KeyAsk, is_plain: bool, is_last: bool, text
     // With several slots, the refusal is known only when all slots have answered.
     let counts_rejected = counts_rejected && ask.cross_slot.is_none();
     let way = way + 8 * u8::from(gives_back) + 16 * u8::from(is_onlooker) + 32 * u8::from(counts_rejected);
-    let way = way + 64 * u8::from(takes_quotas);
+    let way = way + 64 * u8::from(takes_quotas) + 128 * u8::from(expires);
     orders.extend_from_slice(&[mode, u8::from(is_last), text, way]);
     let extra = extra(ask);
     orders.extend_from_slice(&u16::try_from(extra.len()).unwrap_or(u16::MAX).to_le_bytes());

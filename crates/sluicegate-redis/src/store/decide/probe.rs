@@ -34,7 +34,7 @@ pub(in crate::store) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
         (ScriptName::Digest, Mode::Reset, Outcome::Allowed),
     ] {
         let asks = [ask.with_mode(mode)];
-        let command = command(name, std::iter::once(&asks[..]), None);
+        let command = command(name, std::iter::once(&asks[..]), None, u64::MAX);
         probe.step(command, move |reply| {
             let disagreements = AtomicU64::new(0);
             let decision =

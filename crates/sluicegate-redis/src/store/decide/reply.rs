@@ -17,12 +17,17 @@ use smallvec::SmallVec;
 use super::ask::KeyAsk;
 use super::bucket::{FoundBucket, units};
 
+/// The reply to a request whose deadline had passed.
+const EXPIRED: f64 = 2.0;
+
 /// The reply of the script: the time, then its numbers for one request after the other.
 ///
 /// The requests of the call read it front to back, in their order. If one cannot be read, all requests
 /// after it get errors as well.
 pub(super) struct ScriptReply<'a> {
-    now_us: u64,
+    pub(super) now_us: u64,
+    /// The part of the slots that has replied.
+    pub(super) part: usize,
     numbers: std::vec::IntoIter<f64>,
     /// Counts the quotas for which the script's verdict differs from their rules' verdict.
     disagreements: &'a AtomicU64,
@@ -49,7 +54,7 @@ impl<'a> ScriptReply<'a> {
             return None;
         }
         let numbers: Vec<f64> = doubles.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
-        let mut reply = Self { now_us: 0, numbers: numbers.into_iter(), disagreements };
+        let mut reply = Self { now_us: 0, part: 0, numbers: numbers.into_iter(), disagreements };
         reply.now_us = reply.next()?;
         Some(reply)
     }
@@ -57,8 +62,12 @@ impl<'a> ScriptReply<'a> {
     /// The decision of the next request, with these asks.
     ///
     /// # Errors
-    /// When the reply does not fit these asks.
+    /// When the reply does not fit these asks, or they were not carried out because their deadline had passed.
     pub(super) fn decision(&mut self, asks: &[KeyAsk]) -> Result<Decision, StoreError> {
+        if self.numbers.as_slice().first() == Some(&EXPIRED) {
+            self.numbers.next();
+            return Err(StoreError::new(StoreErrorKind::Timeout).in_part(self.part).unsent());
+        }
         self.next_decision(asks).ok_or_else(not_ours)
     }
 

@@ -4,7 +4,7 @@ use sluicegate_core::{Decision, StoreError};
 use tokio::time::Instant;
 
 use super::ask::KeyAsk;
-use super::command::command;
+use super::command::{command, expires};
 use super::reply::ScriptReply;
 use crate::connection::ConnectionState;
 
@@ -34,15 +34,27 @@ impl ScriptRequest {
 }
 
 /// Calls the script for these requests, whose keys are in this part of the slots, at the time and until the deadline of the
-/// last of them. The reply has their decisions in this order.
+/// last of them. The reply has their decisions in this order. A request that the server gets to later, because it was stopped or busy, is not
+/// carried out: its caller has decided without it.
 pub(super) async fn call<'a>(
     connection: &'a ConnectionState,
     part: usize,
     requests: &[&ScriptRequest],
 ) -> Result<ScriptReply<'a>, StoreError> {
-    let (time, deadline) =
-        requests.last().map_or_else(|| (None, Instant::now()), |last| (last.time, last.deadline));
+    let begun = Instant::now();
+    let (time, deadline) = requests.last().map_or((None, begun), |last| (last.time, last.deadline));
     let asks = || requests.iter().map(|request| &*request.asks);
-    let reply = connection.send(part, |name| command(name, asks(), time), deadline).await?;
-    ScriptReply::read(&reply, &connection.disagreements)
+    // That of the first, and none by an injected clock.
+    let first =
+        requests.iter().filter(|request| expires(&request.asks)).map(|request| request.deadline).min();
+    let (clock, first) = (&connection.clocks[part], first.filter(|_| time.is_none()));
+    let deadline_us = || first.and_then(|first| clock.at(first)).unwrap_or(u64::MAX);
+    let command = |name| command(name, asks(), time, deadline_us());
+    let reply = connection.send(part, command, deadline).await?;
+    let mut reply = ScriptReply::read(&reply, &connection.disagreements)?;
+    reply.part = part;
+    if time.is_none() {
+        clock.note(begun, reply.now_us, Instant::now());
+    }
+    Ok(reply)
 }

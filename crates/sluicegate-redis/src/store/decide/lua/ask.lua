@@ -34,7 +34,7 @@ local function ask_at(key, at, values)
   if ask.mode >= MODES then error('sluicegate: unknown mode ' .. ask.mode) end
   -- TAKE is a spend of the available units.
   if ask.mode == TAKE then ask.mode, ask.takes = SPEND, true end
-  ask.converts, ask.accounts = way >= 64, way % 16 >= 8
+  ask.converts, ask.accounts = way % 128 >= 64, way % 16 >= 8
   if ask.converts then
     local is_report = ask.mode == REFUND or ask.mode == RETURN or ask.mode == DEPART
     ask.group = own_of_key(ask.value, text, since, way % 8, is_report)

@@ -3,7 +3,7 @@
 reply = reply or { now, 0, 0, 0, 0, 0, 0, 0 }
 while key <= count do
   local first, began, begins_at = key, place, size
-  local granted, usual, counts, last, writes = true, true, false, 0, 0
+  local granted, usual, late, counts, last, writes = true, true, false, false, 0, 0
   local names, values, expiries, name, value, expiry, raw
   size = size + 1
   reply[size] = 0
@@ -13,6 +13,7 @@ while key <= count do
     local numbers, text = ARGV[which], ARGV[which + 1]
     local quotas, from = #numbers / 49, #text + 1
     local spends, till_last, found_last, written, states, lapsed, floors = false, 0, 0, 0, nil, false, nil
+    if way >= 128 and now > deadline then usual, late = false, true end
     if way % 64 >= 32 and mode ~= PEEK then counts = true end
     if mode > CHARGE and mode ~= LEASE then
       usual = false

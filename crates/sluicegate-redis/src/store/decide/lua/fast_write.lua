@@ -47,7 +47,10 @@
     key = key + 1
   until last == 1
   if counts and not granted then usual = false end
-  if not usual then
+  if late then
+    size = begins_at + 1
+    reply[size] = 2
+  elseif not usual then
     size = begins_at
     -- The functions of the long way; a call that does not need them does not create them.
     slow = slow or (function()

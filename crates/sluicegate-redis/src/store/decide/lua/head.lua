@@ -15,16 +15,17 @@
 -- would have departed. From 128 on, the entry is the floor of a quota,
 -- numbered through all groups: a and until of the latest end of a lease. Numbers of a value have 7 bytes, kinds and forms one.
 --
--- ARGV[1], packed: the time, or 0 for the server's; then per ask
+-- ARGV[1], packed: the time, or 0 for the server's; the deadline, after which requests that expire are not carried out; then per ask
 --   mode (Mode::number; 128 more: not for the short way), 1 if it is the last of its request, the index of its rules in ARGV, how its
 --   policy inherits (8 more: it keeps accounts of refunds; 16 more: its peeks write nothing; 32 more: refusals count; 64 more: keys bring
---   quotas of their own), the number of bytes after the costs, since; a cost per quota; and optionally the longest wait, the time of
+--   quotas of their own; 128 more: its request expires), the number of bytes after the costs, since; a cost per quota; and optionally the longest wait, the time of
 --   the spend to give back (or of the turn that other slots gave), 1 if it is held, 2 if the account is used, 4 if it is a lease and 8
 --   if spends are final, how long its spend is marked, per quota its cost and its trace, and for a lease the floor that it found, per quota.
 -- ARGV[2..]: the rules of each policy, as numbers and as text.
 -- Reply, packed doubles: the time; per request 0, and six numbers per quota: the state found (for a log the newest moment, the
 --   units, and the oldest moment), 0 if the ask passes and otherwise at least 1 (for a log the time when it would), birth and given. After
---   the numbers of a lease, two more per quota: the floor that it found. sluicegate_core derives the rest. Or the reply of request.lua.
+--   the numbers of a lease, two more per quota: the floor that it found. sluicegate_core derives the rest. Or the reply of request.lua; or 2 alone:
+--   the request has expired.
 
 local NEWCOMERS = 128 -- added to the kinds of rules under which newcomers lack units of a burst
 local STEP = 60000000 -- after a larger step, the clock was set on purpose; smaller steps are waited out and accumulate until the next write
@@ -39,7 +40,8 @@ local call, pcall, pack, unpacked = redis.call, redis.pcall, struct.pack, struct
 local sub, find, byte = string.sub, string.find, string.byte
 
 local orders = ARGV[1]
-local now, slack = unpacked('<d', orders), 60000 -- an injected clock and the server's, by which keys expire, differ
+local now, deadline = unpacked('<dd', orders)
+local slack = 60000 -- an injected clock and the server's, by which keys expire, differ
 if now == 0 then
   local time = call('TIME') -- read once: it is not frozen inside a script before Redis 7.2
   now, slack = time[1] * 1000000 + time[2], 0

@@ -1,6 +1,6 @@
 -- The shortest way: requests that spend from one bucket, whose value has nothing else, in the short form. It ends at the first other
 -- request. A table costs a lone request more than its reply.
-local key, place, count, slow = 1, 9, #KEYS, nil
+local key, place, count, slow = 1, 17, #KEYS, nil
 local reply, size = count > 1 and { now, 0, 0, 0, 0, 0, 0, 0 }, 1
 local order, is_single, mode, last, which, way, extra, since, cost, kind, r1, r2, r3, r4, r5, r6, text, from
 while key <= count do
@@ -13,7 +13,7 @@ while key <= count do
     is_single, from = mode == SPEND and last == 1 and extra == 0 and cost > 0 and #numbers == 49, #text + 1
     if is_single then
       kind, r1, r2, r3, r4, r5, r6 = unpacked('<Bdddddd', numbers)
-      is_single = kind < LOG
+      is_single = kind < LOG and (now <= deadline or way < 128)
     end
   end
   if not is_single then break end
