@@ -1,13 +1,12 @@
 //! The spend of a decision, to be given back at most once: [`Receipt`].
 
-mod pieces;
 mod written;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-pub use self::pieces::Piece;
 use crate::algorithm::State;
 use crate::few::few;
 use crate::policy::Policy;
@@ -25,8 +24,21 @@ pub struct Receipt {
     at_us: u64,
     costs: SmallVec<[u64; 2]>,
     traces: SmallVec<[Trace; 1]>,
-    /// The spends of each place, if several places have spent the cost together.
-    pieces: Vec<Piece>,
+    /// The spend of the part that has decided it, if the bucket is kept in several places.
+    part: Option<Box<SpentPart>>,
+}
+
+/// The spend of an ask in one of the places in which a bucket is kept. For authors of stores that keep one bucket in several places
+/// ([`Decision::with_parts`](crate::Decision::with_parts)).
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "stores put it together")]
+pub struct SpentPart {
+    /// The number of the place.
+    pub place: u8,
+    /// The part of the policy that is kept there.
+    pub policy: Arc<Policy>,
+    /// The receipt of that place.
+    pub receipt: Receipt,
 }
 
 /// The state of a quota's bucket when a cost was spent from it. For authors of stores.
@@ -95,7 +107,7 @@ impl Receipt {
         costs: impl IntoIterator<Item = u64>,
         traces: impl IntoIterator<Item = Trace>,
     ) -> Self {
-        Self { basis, at_us, costs: few(costs), traces: few(traces), pieces: Vec::new() }
+        Self { basis, at_us, costs: few(costs), traces: few(traces), part: None }
     }
 
     /// The store that let the ask pass, or the fallback. The receipt refers to its clock and its buckets, and is useless to any
@@ -127,16 +139,16 @@ impl Receipt {
 
     /// Whether a part of it is held for a turn that has not started.
     pub fn is_held(&self) -> bool {
-        self.traces.iter().any(|trace| trace.held) || self.pieces.iter().any(|piece| piece.receipt.is_held())
+        self.traces.iter().any(|trace| trace.held) || self.part.iter().any(|part| part.receipt.is_held())
     }
 
     /// When the bucket would have admitted the cost, in microseconds of the store's clock: before [`at_us`](Self::at_us) only if it is
     /// [held](Self::is_held) until then. For authors of stores.
     pub fn ready_us(&self) -> u64 {
         let of = |trace: &Trace| if trace.held { trace.after.until_us } else { self.at_us };
-        let own = self.pieces.is_empty().then(|| self.traces.iter().map(of).max().unwrap_or(self.at_us));
-        let pieces = self.pieces.iter().map(|piece| piece.receipt.ready_us());
-        pieces.chain(own).max().unwrap_or(self.at_us).min(self.at_us)
+        let own = self.part.is_none().then(|| self.traces.iter().map(of).max().unwrap_or(self.at_us));
+        let part = self.part.iter().map(|part| part.receipt.ready_us());
+        part.chain(own).max().unwrap_or(self.at_us).min(self.at_us)
     }
 
     /// The time for which a unit of this [lease](crate::store::Mode::Lease) may be spent, if `behind` other units of the lease
@@ -168,8 +180,8 @@ impl Receipt {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lasts(&self, policy: &Policy, behind: u64) -> Duration {
-        if let [piece] = &*self.pieces {
-            return piece.receipt.lasts(&piece.policy, behind);
+        if let Some(part) = &self.part {
+            return part.receipt.lasts(&part.policy, behind);
         }
         let lasts = policy.quotas().iter().enumerate().map(|(quota, of)| {
             let trace = self.traces.get(quota).filter(|_| of.rule().can_lease());
@@ -180,8 +192,23 @@ impl Receipt {
 
     /// A copy for the same call; never for a second one.
     pub(crate) fn copied(&self) -> Self {
-        let pieces = self.pieces.iter().map(Piece::copied).collect();
-        Self { costs: self.costs.clone(), traces: self.traces.clone(), pieces, ..*self }
+        Self {
+            costs: self.costs.clone(),
+            traces: self.traces.clone(),
+            part: self.part.as_ref().map(|part| Box::new(part.copied())),
+            ..*self
+        }
+    }
+
+    /// This receipt, with the spend of the part that has decided it.
+    pub(crate) fn with_part(self, part: Option<SpentPart>) -> Self {
+        Self { part: part.map(Box::new), ..self }
+    }
+
+    /// The part that has decided it, as [`Decision::with_parts`](crate::Decision::with_parts) said. For stores that keep one bucket in
+    /// several places.
+    pub fn part(&self) -> Option<&SpentPart> {
+        self.part.as_deref()
     }
 
     /// Leaves up to `cost` units in this receipt, and returns a receipt of the rest.
@@ -202,16 +229,21 @@ impl Receipt {
         let mut rest = self.copied();
         rest.spend(cost);
         rest.ends_no_lease();
-        self.keep_in_pieces(cost);
+        self.keep(cost);
+        (rest.cost() > 0).then_some(rest)
+    }
+
+    /// Leaves up to `cost` units.
+    fn keep(&mut self, cost: u64) {
+        self.part.iter_mut().for_each(|part| part.receipt.keep(cost));
         for own in &mut self.costs {
             *own = (*own).min(cost);
         }
-        (rest.cost() > 0).then_some(rest)
     }
 
     /// Takes out up to `cost` units.
     pub(crate) fn spend(&mut self, cost: u64) {
-        self.spend_in_pieces(cost);
+        self.part.iter_mut().for_each(|part| part.receipt.spend(cost));
         for left in &mut self.costs {
             *left = left.saturating_sub(cost);
         }
@@ -223,6 +255,13 @@ impl Receipt {
         for trace in &mut self.traces {
             trace.floor = None;
         }
-        self.pieces.iter_mut().for_each(|piece| piece.receipt.ends_no_lease());
+        self.part.iter_mut().for_each(|part| part.receipt.ends_no_lease());
+    }
+}
+
+impl SpentPart {
+    /// A copy for the same call; never for a second one.
+    pub(crate) fn copied(&self) -> Self {
+        Self { place: self.place, policy: Arc::clone(&self.policy), receipt: self.receipt.copied() }
     }
 }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::outcome::{Outcome, deciding};
 use super::status::QuotaStatus;
-use crate::receipt::{DecidedBy, Piece, Trace};
+use crate::receipt::{DecidedBy, SpentPart, Trace};
 
 /// The answer for one request: the outcome, and the current status of each quota.
 ///
@@ -71,8 +71,8 @@ pub(super) struct Details {
     pub(super) untraced: u16,
     /// A bit for each ask that the fallback decided when the store decided others, and the time of that decision by the fallback's clock.
     pub(super) fallback: Option<(u16, u64)>,
-    /// The spends of asks that several places have decided together, each with the index of its ask.
-    pub(super) pieces: Vec<(u8, Piece)>,
+    /// The spends of the places that have decided asks about buckets in several places, each with the index of its ask.
+    pub(super) parts: Vec<(u8, SpentPart)>,
 }
 
 impl Clone for Decision {

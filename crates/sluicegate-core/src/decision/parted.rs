@@ -21,7 +21,7 @@ impl Decision {
         (self.of_these(asks, &mut details), others)
     }
 
-    /// The decision about these asks. Takes their pieces out of the details.
+    /// The decision about these asks. Takes their parts out of the details.
     fn of_these(&self, asks: &[u8], details: &mut Details) -> Self {
         let place =
             |ask: usize| (0_u8..).zip(asks).find(|(_, of)| usize::from(**of) == ask).map(|(place, _)| place);
@@ -38,11 +38,11 @@ impl Decision {
         part.has_come = self.has_come;
         part.receipts = moved(self.receipts);
         let traces = of.filter_map(|(index, _)| details.traces.get(index).copied()).collect();
-        let (pieces, others) =
-            std::mem::take(&mut details.pieces).into_iter().partition(|(ask, _)| asks.contains(ask));
-        details.pieces = others;
-        let mut own = Details { traces, untraced: moved(details.untraced), fallback: None, pieces };
-        own.pieces.iter_mut().for_each(|(ask, _)| *ask = place(usize::from(*ask)).unwrap_or(*ask));
+        let (parts, others) =
+            std::mem::take(&mut details.parts).into_iter().partition(|(ask, _)| asks.contains(ask));
+        details.parts = others;
+        let mut own = Details { traces, untraced: moved(details.untraced), fallback: None, parts };
+        own.parts.iter_mut().for_each(|(ask, _)| *ask = place(usize::from(*ask)).unwrap_or(*ask));
         if let Some((by_fallback, fallback_us)) = details.fallback {
             let all = (0..asks.len()).fold(0, |all, place| all | receipt_bit(place));
             match moved(by_fallback) {

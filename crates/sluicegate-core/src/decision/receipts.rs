@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::answer::{Decision, Details};
 use crate::few::few;
-use crate::receipt::{DecidedBy, Piece, Receipt, Trace};
+use crate::receipt::{DecidedBy, Receipt, SpentPart, Trace};
 
 impl Decision {
     /// This decision with one trace per quota: the state of its bucket before. For authors of stores.
@@ -15,35 +15,30 @@ impl Decision {
         self
     }
 
-    /// This decision with the spends of an ask that several places have decided together: one piece per place, with the index of the
-    /// ask. For authors of stores that keep one bucket in several places; [`Receipt::pieces_of`] returns the pieces.
+    /// This decision with the spends of the places that have decided its asks, each with the index of its ask. For authors of stores that keep
+    /// one bucket in several places; [`Receipt::part`] returns the place.
     ///
     /// ```
-    /// use sluicegate_core::store::{Piece, QuotaStatus, judge};
+    /// use sluicegate_core::store::{QuotaStatus, SpentPart, judge};
     /// use sluicegate_core::{MemoryStore, Policy, RateLimiter};
     ///
     /// let store = MemoryStore::new();
     /// let whole = Policy::gcra("api", "10/min").build()?;
-    /// let (mut pieces, mut at_us) = (Vec::new(), 0);
     /// let parts = whole.split([("api.1".to_owned(), 1), ("api.2".to_owned(), 1)])?;
-    /// for (place, (part, cost)) in (0..).zip(parts.into_iter().zip([5, 2])) {
-    ///     let part = RateLimiter::new(&store, part)?;
-    ///     let mut decision = part.check("ada").cost(cost).now().expect("memory answers at once")?;
-    ///     let (policy, receipt) = (part.policy(), decision.take_receipt(0).expect("it has spent"));
-    ///     pieces.push((0, Piece { place, policy, receipt }));
-    ///     at_us = decision.at_us();
-    /// }
+    /// let second = RateLimiter::new(&store, parts[1].clone())?;
+    /// let mut decided = second.check("ada").cost(2).now().expect("memory answers at once")?;
+    /// let (policy, receipt) = (second.policy(), decided.take_receipt(0).expect("it has spent"));
     ///
-    /// let status = QuotaStatus::at_rest((0, 0), 10).with_remaining(3).spending(7);
-    /// let mut decision = judge(at_us, 0, [status]).with_pieces(pieces);
+    /// let status = QuotaStatus::at_rest((0, 0), 10).with_remaining(8).spending(2);
+    /// let part = SpentPart { place: 1, policy, receipt };
+    /// let mut decision = judge(decided.at_us(), 0, [status]).with_parts([(0, part)]);
     /// let receipt = decision.take_receipt(0).expect("it has spent");
-    /// let given: Vec<_> = receipt.pieces_of(6).map(|(piece, units)| (piece.place, units[0])).collect();
-    /// assert_eq!(given, [(0, 5), (1, 1)]);
+    /// assert_eq!(receipt.part().map(|part| (part.place, part.receipt.cost())), Some((1, 2)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn with_pieces(mut self, pieces: impl IntoIterator<Item = (u8, Piece)>) -> Self {
-        let details = Details { pieces: pieces.into_iter().collect(), ..self.take_details() };
+    pub fn with_parts(mut self, parts: impl IntoIterator<Item = (u8, SpentPart)>) -> Self {
+        let details = Details { parts: parts.into_iter().collect(), ..self.take_details() };
         self.details = Some(Arc::new(details));
         self
     }
@@ -97,15 +92,15 @@ impl Decision {
             Some(_) => (DecidedBy::Store, self.spent_us()),
             None => (self.by, self.spent_us()),
         };
-        let pieces = details.map_or(&[][..], |details| &details.pieces);
-        let pieces = pieces.iter().filter(|(of, _)| usize::from(*of) == ask);
+        let parts = details.map_or(&[][..], |details| &details.parts);
+        let part = parts.iter().find(|(of, _)| usize::from(*of) == ask);
         let receipt = Receipt::new(
             by,
             at_us,
             own().map(|(_, status)| status.spent()),
             own().filter_map(|(index, _)| traces.get(index).copied()),
         );
-        Some(receipt.with_pieces(pieces.map(|(_, piece)| piece.copied()).collect()))
+        Some(receipt.with_part(part.map(|(_, part)| part.copied())))
     }
 }
 

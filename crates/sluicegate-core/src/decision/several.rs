@@ -23,7 +23,7 @@ impl Decision {
             let mut details = self.take_details();
             details.untraced = at_places(details.untraced, places);
             details.fallback = details.fallback.map(|(bits, at_us)| (at_places(bits, places), at_us));
-            for (ask, ..) in &mut details.pieces {
+            for (ask, _) in &mut details.parts {
                 *ask = places.get(usize::from(*ask)).copied().unwrap_or(*ask);
             }
             self.details = Some(Arc::new(details));
@@ -65,8 +65,8 @@ impl Decision {
         let (mut lines, mut untraced) = (SmallVec::<[(QuotaStatus, Trace); 4]>::new(), 0);
         let mut parts = Vec::new();
         for piece in &mut pieces {
-            let Details { traces, pieces, untraced: none, .. } = piece.take_details();
-            parts.extend(pieces);
+            let Details { traces, parts: own, untraced: none, .. } = piece.take_details();
+            parts.extend(own);
             untraced |= if traces.is_empty() { bits(piece) } else { none };
             for (index, status) in piece.quotas.iter().enumerate() {
                 lines.push((*status, traces.get(index).copied().unwrap_or_default()));
@@ -75,7 +75,7 @@ impl Decision {
         sort_few(&mut lines, |(status, _)| (status.policy_index(), status.quota_index()));
         let mut joined = Self::of(at_us, delay_us, lines.iter().map(|(status, _)| *status)).by(by);
         let traces = few(lines.into_iter().map(|(_, trace)| trace));
-        joined.details = Some(Arc::new(Details { traces, untraced, fallback, pieces: parts }));
+        joined.details = Some(Arc::new(Details { traces, untraced, fallback, parts }));
         Ok(joined)
     }
 

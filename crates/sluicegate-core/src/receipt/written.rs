@@ -11,7 +11,7 @@ const MOST_QUOTAS: u64 = crate::policy::MAX_QUOTAS as u64;
 
 impl Receipt {
     /// Turns the receipt into bytes, for a service with callers that settle in a later call. `None` if the receipt is from
-    /// [several places](Self::has_pieces); then it is lost.
+    /// [one of several places](Self::part); then it is lost.
     ///
     /// The type guarantees that a receipt is genuine and used once. For bytes, the program has to: sign them, and accept them once.
     ///
@@ -30,7 +30,7 @@ impl Receipt {
     /// ```
     #[must_use = "the receipt exists only in these bytes"]
     pub fn into_bytes(self) -> Option<Vec<u8>> {
-        if self.has_pieces() {
+        if self.part.is_some() {
             return None;
         }
         let mut bytes = vec![VERSION, self.basis as u8];

@@ -67,7 +67,7 @@ pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::key::KeyRef;
 use crate::policy::Policy;
-pub use crate::receipt::{Piece, Trace};
+pub use crate::receipt::{SpentPart, Trace};
 pub use crate::status::{BreakerState, DenyCacheStatus, LeaseStatus, ResilientStatus, StoreStatus};
 
 /// Keeps the state of keys, and decides.

@@ -1,36 +1,61 @@
 //! One bucket in several places: the common part of [`Sharded`](crate::Sharded) and [`Regional`](crate::Regional).
 //!
 //! A policy is opened as several parts whose limits sum to its own ([`Policy::split`]), each on its store and under its key. So nothing
-//! that happens between the parts can admit more than the policy: the sum covers whatever each part lets pass. The rest, such as which part
-//! is asked, in which order, and what is looked at, only serves to use all of the limit.
+//! that happens between the parts can admit more than the policy: the sum covers whatever each part lets pass. Each cost is spent in one part:
+//! the first that is asked, or the one with the most units left; a cost above the burst of every part is impossible.
 
-mod answer;
 mod call;
 mod decide;
-mod divide;
-mod opened;
-mod piece;
-mod plan;
-mod request;
-mod spread;
-mod table;
 
 use std::fmt;
 use std::sync::Arc;
 
-use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
 use sluicegate_core::key::KeyRef;
-use sluicegate_core::limiter::{Inherit, Receipt};
+use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Event, Limiters, Listener, Place, PreparedPolicy, Shared, StoreStatus,
+    Ask, DecisionFuture, Event, Limiters, Listener, OwnQuotas, Place, PreparedPolicy, Shared, StoreStatus,
 };
-use sluicegate_core::{ConfigError, Policy, Store, StoreError};
+use sluicegate_core::{ConfigError, Key, Policy, Store, StoreError};
 use smallvec::SmallVec;
 
-pub(crate) use self::divide::Divide;
-use self::opened::OpenedParts;
-use self::request::DividedAsk;
+use self::decide::DividedAsk;
+
+/// Defines how the buckets of policies are divided.
+///
+/// # Contract
+/// The quotas of all parts sum to those of the policy, whichever instance asks: [`parts`](Self::parts) is a pure function of the policy and
+/// of settings that are the same everywhere. The results of the other functions may differ between instances; they decide where units are
+/// spent, never their number.
+pub(crate) trait Divide: Send + Sync + 'static {
+    /// The stores that hold the parts. A policy that is kept whole is on the first.
+    fn stores(&self) -> &[Arc<dyn Store>];
+
+    /// The parts of a policy, which sum to it; `None` if it is kept whole. `replaces` says whether a policy that this one replaces is in
+    /// parts; if so, this one has the same number of parts.
+    ///
+    /// # Errors
+    /// When the policy cannot be divided into that many parts, because one of them would have no unit.
+    fn parts(&self, policy: &Policy, replaces: Option<bool>) -> Result<Option<Vec<Policy>>, ConfigError>;
+
+    /// The index of the store that holds this part.
+    fn store_of(&self, part: usize) -> usize;
+
+    /// The name of a key in this part.
+    fn key(&self, key: KeyRef<'_>, part: usize) -> Key;
+
+    /// The part that is asked first, among this many.
+    ///
+    /// It is asked for the whole cost before the status of any part is known, so it should be likely to have room.
+    fn first(&self, parts: usize) -> usize;
+
+    /// Whether parts are spent from in their order, instead of from the part with the most units left.
+    fn is_in_order(&self) -> bool;
+
+    /// The store on which instances share everything except buckets.
+    fn shared(&self) -> &Arc<dyn Store>;
+}
 
 /// A store that keeps buckets in several places, as `D` defines.
 pub(crate) struct Divided<D> {
@@ -92,7 +117,7 @@ impl<D: Divide> Divided<D> {
         let mut whole = SmallVec::new();
         for ask in asks {
             let opened = OpenedParts::of(ask.policy())?;
-            if !opened.is_whole || ask.receipt().is_some_and(Receipt::has_pieces) {
+            if !opened.is_whole || ask.receipt().is_some_and(|receipt| receipt.part().is_some()) {
                 return Ok(None);
             }
             whole.push(ask.on(&opened.parts[0]));
@@ -137,8 +162,8 @@ impl<D: Divide> Store for Divided<D> {
 
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         let Ok(asks) = DividedAsk::each(&*self.divide, asks) else { return 1 };
-        let pieces = asks.iter().flat_map(|asked| asked.looks(&*self.divide));
-        let parts = pieces.map(|piece| self.divide.stores()[piece.store].parts(&[piece.ask()]));
+        let looks = asks.iter().flat_map(|asked| asked.looks(&*self.divide, &asks));
+        let parts = looks.map(|look| self.divide.stores()[look.store].parts(&[look.ask()]));
         parts.fold(0, |all, bits| all | bits)
     }
 
@@ -187,6 +212,79 @@ impl<D: Divide> Store for Divided<D> {
 
 impl<D> fmt::Debug for Divided<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Apart").finish_non_exhaustive()
+        f.debug_struct("Divided").finish_non_exhaustive()
+    }
+}
+
+/// A policy that is open in its parts, or in one place as a whole.
+struct OpenedParts {
+    /// The parts as their stores have prepared them; a single one if the policy is kept whole.
+    parts: SmallVec<[PreparedPolicy; 2]>,
+    /// Whether it is kept whole: its asks go to the first store unchanged, under their own key.
+    is_whole: bool,
+}
+
+impl OpenedParts {
+    /// The parts that were opened for a policy.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::ForeignPolicy`] when it was opened on another store.
+    fn of(policy: &PreparedPolicy) -> Result<&Self, StoreError> {
+        policy.prepared().ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))
+    }
+
+    /// The parts for an ask: those of its policy, or those with the quotas that its key brings.
+    ///
+    /// # Errors
+    /// When the policy was opened on another store, or the quotas cannot be divided.
+    fn for_ask(divide: &dyn Divide, ask: &Ask<'_>) -> Result<Arc<Self>, StoreError> {
+        let policy = ask.policy();
+        let Some(own) = ask.own() else {
+            return policy.replaced().map_err(|_| StoreError::new(StoreErrorKind::ForeignPolicy));
+        };
+        let opened = Self::of(policy)?.under(divide, policy, own);
+        opened.map_err(|error| StoreError::with_source(StoreErrorKind::QuotasExhausted, error))
+    }
+
+    /// The parts of this policy for a key that brings quotas of its own, divided as the policy is. They are made once.
+    ///
+    /// # Errors
+    /// When they cannot be divided.
+    fn under(
+        &self,
+        divide: &dyn Divide,
+        policy: &PreparedPolicy,
+        own: &Arc<OwnQuotas>,
+    ) -> Result<Arc<Self>, ConfigError> {
+        own.prepared(policy, || self.divided(divide, own))
+    }
+
+    /// The parts, each with its part of these quotas.
+    ///
+    /// # Errors
+    /// When a part would have no unit.
+    fn divided(&self, divide: &dyn Divide, own: &Arc<OwnQuotas>) -> Result<Self, ConfigError> {
+        let parts = if self.is_whole { None } else { divide.parts(own.policy(), Some(true))? };
+        let owns = parts.map_or_else(
+            || vec![Arc::clone(own)],
+            |parts| parts.into_iter().map(|part| Arc::new(OwnQuotas::new(Arc::new(part)))).collect(),
+        );
+        let parts = self.parts.iter().zip(owns).map(|(part, own)| part.under(own));
+        Ok(Self { parts: parts.collect(), is_whole: self.is_whole })
+    }
+
+    /// The number of quotas of the policy.
+    fn quotas(&self) -> usize {
+        self.parts[0].policy().quotas().len()
+    }
+
+    /// The units of this quota that pass at once from rest in this part.
+    fn capacity(&self, part: usize, quota: usize) -> u64 {
+        self.parts[part].numbers().quotas()[quota].rule().capacity()
+    }
+
+    /// The units of this quota that pass at once from rest in all parts together.
+    fn whole_capacity(&self, quota: usize) -> u64 {
+        (0..self.parts.len()).map(|part| self.capacity(part, quota)).fold(0, u64::saturating_add)
     }
 }

@@ -36,18 +36,14 @@ struct HeldPart {
 impl Grant {
     /// The lease of this receipt, requested at `sent_us`; `None` if the receipt has no duration.
     pub(super) fn new(measures: &[Measure], receipt: Receipt, sent_us: u64) -> Option<Self> {
-        let cost = receipt.cost();
-        let mut pieces = receipt.pieces_of(cost).map(|(piece, _)| piece);
-        let (holds, own) = match (pieces.next(), pieces.next()) {
-            (None, _) => (holds(measures, &receipt)?, None),
-            (Some(piece), None) => {
-                let own = piece.policy.quotas().iter().map(Measure::new);
+        let (holds, own) = match receipt.part() {
+            None => (holds(measures, &receipt)?, None),
+            Some(part) => {
+                let own = part.policy.quotas().iter().map(Measure::new);
                 let own = own.collect::<Result<PerQuota<Measure>, _>>().ok()?;
-                (holds(&own, &piece.receipt)?, Some(Box::new(own)))
+                (holds(&own, &part.receipt)?, Some(Box::new(own)))
             }
-            _ => return None,
         };
-        drop(pieces);
         Some(Self { sent_us, holds, own, receipt: Box::new(receipt) })
     }
 

@@ -16,11 +16,12 @@
 //! let api = Policy::gcra("api", "25/h").on(&store)?;
 //!
 //! let check = |cost| api.check("everybody").cost(cost).now().expect("memory answers at once");
-//! assert!(check(20)?.is_allowed()); // more than either shard has: both spend, or neither does
-//! let refused = check(6)?;
+//! assert!(check(13)?.is_allowed()); // all of the larger shard
+//! let refused = check(13)?;
 //! assert!(!refused.is_allowed());
-//! assert_eq!((refused.capacity(), refused.remaining()), (25, 5)); // all shards together
-//! assert!(check(5)?.is_allowed());
+//! assert_eq!((refused.capacity(), refused.remaining()), (25, 12)); // all shards together
+//! assert!(check(12)?.is_allowed()); // the other shard
+//! assert_eq!(check(14)?.outcome(), sluicegate_core::Outcome::Impossible); // more than any shard has
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -34,19 +35,21 @@
 //! |---|---|---|
 //! | one random shard is asked for the whole cost | 1 | always; usually it is the last step |
 //! | all shards are peeked at; the shard with the most room is asked if it has room for all of it | 2 more | that shard has refused |
-//! | several shards are asked together, all or none | | no single shard has room for all of it |
-//! | the refusal stands, with the numbers of all shards | 1 more; 2 for a cost above 1 | they have no room together |
+//! | the refusal stands, with the numbers of all shards | | no shard has room for all of it |
+//!
+//! A cost is spent in one shard: a cost above the burst of the largest one is impossible, and a higher cost than one may be refused while all
+//! shards together have as many units left. Use shards for costs that are small beside a shard's burst.
 //!
 //! A peek, a reset, a charge, a refund without a receipt and a check [`up_to`](sluicegate_core::limiter::Check::up_to) a number ask all
-//! shards; a charge is put where there is room, and the excess is a debt of all shards. A refund by its receipt goes to the shards that
-//! have spent it, and is exact. A request that waits for its turn waits in one shard, the one with the shortest wait, or a random one of
-//! several: a cost above the burst of a shard has no turn, and passes only while it fits.
+//! shards. A check `up_to` a number gets as much as the richest shard has; a charge goes to that shard if it has room, and otherwise is a debt of
+//! all shards. A refund by its receipt goes to the shard that has spent it, and is exact; without one it goes to the most used shard. A
+//! request that waits for its turn waits in one shard, the one with the shortest wait, or a random one of several.
 //!
 //! # What it admits
 //! | | at most | at least |
 //! |---|---|---|
 //! | any algorithm, any span | the bound in its table for the whole policy: the sum of the shards | |
-//! | buckets, logs, fixed windows | | all of it: a refusal stands only if all shards together have no room |
+//! | buckets, logs, fixed windows | | all of it at a cost of one: a refusal stands only if no shard has room |
 //! | sliding counters | | up to N - 1 units less than all of it, while the window before fades: each shard rounds up |
 //! | concurrent requests for the last units | | as above, unless others were faster three times in a row |
 //! | an instance that dies between two calls | | its spent units stay spent |
@@ -56,8 +59,7 @@
 //! request passed by one shard shows the units of that shard, because the others were not asked: at least this number is left. The
 //! capacity is always that of the whole policy.
 //!
-//! The wait of a cost of one unit is exact. For a higher cost it is never too short, and too long by at most the time in which a shard gets
-//! one unit.
+//! The wait is exact: it is that of the first shard that would pass the cost.
 //!
 //! # Suspensions
 //! The suspension of a key is kept whole, in one slot that each request is checked against: a policy that suspends keys is no faster in
@@ -73,19 +75,17 @@
 //! the others keep their units. Another number of shards makes another set of buckets: until all instances agree, each set admits
 //! the limit, so change it as you would rename a policy.
 
-mod slots;
-
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::key::KeyRef;
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{IntoStore, Place};
-use sluicegate_core::{ConfigError, Store};
+use sluicegate_core::{ConfigError, Key, Policy, Store};
 
-use self::slots::ShardedPolicies;
-use crate::divided::Divided;
+use crate::divided::{Divide, Divided};
 
 /// A store around a store that keeps the buckets of some policies in shards; see the [module](self).
 ///
@@ -178,5 +178,79 @@ impl fmt::Debug for ShardedBuilder {
             .field("policies", &self.policies)
             .field("above", &self.above)
             .finish_non_exhaustive()
+    }
+}
+
+/// Shards on one store.
+struct ShardedPolicies {
+    store: [Arc<dyn Store>; 1],
+    /// The number of shards of each divided policy; the same on all instances.
+    shards: u64,
+    /// The names of policies that are always divided.
+    policies: Vec<String>,
+    /// Policies with all limits above this number are divided.
+    above: Option<u64>,
+    /// The number of shard choices so far.
+    turns: AtomicU64,
+}
+
+impl ShardedPolicies {
+    fn is_named(&self, policy: &Policy) -> bool {
+        self.policies.iter().any(|name| name == policy.name())
+    }
+
+    /// Whether it is large enough to be kept in shards if possible.
+    fn is_large(&self, policy: &Policy) -> bool {
+        let is_above = |above| policy.quotas().iter().all(|quota| quota.quota().limit() > above);
+        let fits = policy.quotas().len() * usize::try_from(self.shards).unwrap_or(MAX_QUOTAS) <= MAX_QUOTAS;
+        self.above.is_some_and(is_above) && fits && self.split(policy).is_ok()
+    }
+
+    /// The shards of a policy: parts that differ by at most one unit.
+    ///
+    /// # Errors
+    /// When a shard would have no unit, or its rate would not be exact.
+    fn split(&self, policy: &Policy) -> Result<Vec<Policy>, ConfigError> {
+        let shards = self.shards;
+        policy.split((1..=shards).map(|shard| (format!("{}.{shard}of{shards}", policy.name()), 1)))
+    }
+}
+
+impl Divide for ShardedPolicies {
+    fn stores(&self) -> &[Arc<dyn Store>] {
+        &self.store
+    }
+
+    fn parts(&self, policy: &Policy, replaces: Option<bool>) -> Result<Option<Vec<Policy>>, ConfigError> {
+        // A suspension is one span for the whole key.
+        let is_sharded = || !policy.is_of_suspension() && (self.is_named(policy) || self.is_large(policy));
+        if replaces.unwrap_or_else(is_sharded) { self.split(policy).map(Some) } else { Ok(None) }
+    }
+
+    fn store_of(&self, _: usize) -> usize {
+        0
+    }
+
+    fn key(&self, key: KeyRef<'_>, part: usize) -> Key {
+        key.to_key().and(part as u64)
+    }
+
+    /// The choice is pseudorandom: in strict turns, alternating requests for two keys would each ask only half of the shards.
+    fn first(&self, parts: usize) -> usize {
+        // Relaxed: it only has to be a different number each time.
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        // SplitMix64, Steele, Lea and Flood (2014).
+        let mixed = turn.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % (parts as u64)).unwrap_or(0)
+    }
+
+    fn is_in_order(&self) -> bool {
+        false
+    }
+
+    fn shared(&self) -> &Arc<dyn Store> {
+        &self.store[0]
     }
 }

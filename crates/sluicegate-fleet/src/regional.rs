@@ -17,7 +17,7 @@
 //!
 //! let check = |cost| api.check("ada").cost(cost).now().expect("memory answers at once");
 //! assert!(check(40)?.is_allowed()); // two thirds of 60 %, the region's own share
-//! assert!(check(40)?.is_allowed()); // from the reserve
+//! assert!(check(40)?.is_allowed()); // all of the reserve
 //! let refused = check(1)?;
 //! assert_eq!((refused.capacity(), refused.remaining()), (80, 0)); // 20 are kept for the other region
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -28,13 +28,13 @@
 //! region, use one store for all of them, at the cost of the distance.
 //!
 //! # How a request is decided
-//! The region's store is asked for the whole cost. If it refuses, both stores are peeked at: the request goes to the reserve if it has
-//! room for all of it, or to both together. Both belong to one policy of one name, so a decision has one status per quota: the capacity and
-//! the remaining units that this region may use, its share and the reserve.
+//! The region's store is asked for the whole cost. If it refuses, both stores are peeked at, and the request goes to the reserve if that has room
+//! for all of it: a cost is spent in one place, so one above the region's share and the reserve is impossible. Both belong to one policy of one
+//! name, so a decision has one status per quota: the capacity and the remaining units that this region may use, its share and the reserve.
 //!
-//! A request that spends on both spends on the region's store first; these units are given back, by their receipt, when the reserve refuses
-//! or gives no answer. In between, for the length of one call, these units are held but unused: then too few are admitted, never too many.
-//! The same holds for an instance that dies between the two.
+//! A request with several limits may need both stores. It spends on the region's store first; these units are given back, by their receipt, when
+//! the reserve refuses or gives no answer. In between, for the length of one call, these units are held but unused: then too few are
+//! admitted, never too many. The same holds for an instance that dies between the two.
 //!
 //! A request that waits for its turn waits in one of the two. A request with several limits does not wait if one of them needs the reserve.
 //!
@@ -58,18 +58,16 @@
 //! All regions have to agree on the regions, their weights and the share. The store of the reserve carries overrides, so they hold in all
 //! regions. A suspension is kept on the store of the region in which it began.
 
-mod regions;
-
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::key::KeyRef;
 use sluicegate_core::store::{IntoStore, Place};
-use sluicegate_core::{ConfigError, Store};
+use sluicegate_core::{ConfigError, Key, Policy, Store};
 
-use self::regions::Regions;
-use crate::divided::Divided;
+use crate::divided::{Divide, Divided};
 
 /// The store of a region, which has a share of each quota for itself, and a reserve beside the other regions; see the
 /// [module](self).
@@ -184,5 +182,63 @@ impl fmt::Debug for RegionalBuilder {
             .field("weights", &self.weights)
             .field("share", &self.share)
             .finish_non_exhaustive()
+    }
+}
+
+/// The share of one region on its store, and the reserve on another store.
+///
+/// Every region has to know the same regions with the same weights, because each computes all parts and takes its own: two regions that
+/// disagree would together admit more than the policy. They are kept in the order of their names, so the order of the settings does not
+/// matter.
+struct Regions {
+    /// The store of the region, and the store of the reserve.
+    stores: [Arc<dyn Store>; 2],
+    /// The name of this region, by which it finds its own part.
+    region: String,
+    /// The weights of all regions, in one order everywhere.
+    weights: BTreeMap<String, u32>,
+    /// Hundredths of each quota that the regions share.
+    share: u32,
+}
+
+impl Divide for Regions {
+    fn stores(&self) -> &[Arc<dyn Store>] {
+        &self.stores
+    }
+
+    fn parts(&self, policy: &Policy, _: Option<bool>) -> Result<Option<Vec<Policy>>, ConfigError> {
+        if policy.is_of_suspension() {
+            return Ok(None);
+        }
+        let whole: u64 = self.weights.values().copied().map(u64::from).sum();
+        let shares = self.weights.values().map(|weight| u64::from(self.share) * u64::from(*weight));
+        let reserve = u64::from(100 - self.share) * whole;
+        let parts = shares.chain([reserve]).map(|weight| (policy.name().to_owned(), weight));
+        let mut parts = policy.split(parts)?;
+        let reserve = parts.pop();
+        let own = self.weights.keys().position(|name| *name == self.region);
+        let own = own.map(|own| parts.swap_remove(own));
+        Ok(Some(own.into_iter().chain(reserve).collect()))
+    }
+
+    fn store_of(&self, part: usize) -> usize {
+        part
+    }
+
+    fn key(&self, key: KeyRef<'_>, _: usize) -> Key {
+        key.to_key()
+    }
+
+    fn first(&self, _: usize) -> usize {
+        0
+    }
+
+    fn is_in_order(&self) -> bool {
+        true
+    }
+
+    /// The store with answers for all regions.
+    fn shared(&self) -> &Arc<dyn Store> {
+        &self.stores[1]
     }
 }
