@@ -1,56 +1,76 @@
-//! Makes a module of each recipe of the pages, so that tests call what a reader pastes: `cookbook::logins` is the code under
-//! "Logins" of the cookbook, with all of its items public.
+//! Makes a module of each block of code on the pages, so that tests run what a reader pastes: `cookbook::logins` is the code under
+//! "Logins" of the cookbook with all of its items public, `waiting::at_most_n_at_once_2` the second block under "At most N at once".
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::{env, fs};
 
-const PAGES: [&str; 3] = ["cookbook", "getting_started", "tiers"];
+/// The pages, from the root of the repository.
+const PAGES: [&str; 11] = [
+    "README.md",
+    "crates/sluicegate/docs/cookbook.md",
+    "crates/sluicegate/docs/getting_started.md",
+    "crates/sluicegate/docs/keys.md",
+    "crates/sluicegate/docs/migration.md",
+    "crates/sluicegate/docs/operating.md",
+    "crates/sluicegate/docs/outages.md",
+    "crates/sluicegate/docs/redis.md",
+    "crates/sluicegate/docs/testing.md",
+    "crates/sluicegate/docs/tiers.md",
+    "crates/sluicegate/docs/waiting.md",
+];
 
-/// A recipe has one of these functions.
-const FUNCTIONS: [&str; 4] = ["fn layer(", "fn router(", "async fn deliver(", "async fn answer("];
+/// The places that the programs name, and those of the test that runs them.
+const PLACES: [(&str, &str); 3] = [
+    (r#""127.0.0.1:3000""#, "crate::recipes::ADDRESS.get()"),
+    (r#""redis://127.0.0.1:6379""#, "crate::recipes::REDIS.get()"),
+    (r#""rules.yaml""#, "crate::recipes::RULES.get()"),
+];
 
 fn main() {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/sluicegate/docs");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut modules = String::new();
     for page in PAGES {
-        let path = docs.join(page).with_extension("md");
+        let path = root.join(page);
         println!("cargo::rerun-if-changed={}", path.display());
-        let text = fs::read_to_string(path).expect("the page is there");
-        writeln!(modules, "pub(crate) mod {page} {{").expect("text takes text");
-        for (heading, block) in recipes(&text) {
-            writeln!(modules, "pub(crate) mod {heading} {{\n{block}}}").expect("text takes text");
-        }
-        modules += "}\n";
+        let text = fs::read_to_string(&path).expect("the page is there");
+        let name = path.file_stem().and_then(|stem| stem.to_str()).expect("pages have names").to_lowercase();
+        writeln!(modules, "pub(crate) mod {name} {{\n{}}}", recipes(&text)).expect("text takes text");
     }
     let out = env::var("OUT_DIR").expect("cargo says where");
     fs::write(Path::new(&out).join("recipes.rs"), modules).expect("the file is written");
 }
 
-/// The blocks that are recipes, by the heading that they stand under: its words, and those of the first block of several.
-fn recipes(page: &str) -> Vec<(String, String)> {
-    let (mut found, mut heading, mut lines) = (Vec::new(), String::new(), page.lines());
+/// The modules of a page, by the headings that its blocks stand under.
+fn recipes(page: &str) -> String {
+    let (mut modules, mut heading, mut number) = (String::new(), "opening".to_owned(), 0);
+    let mut lines = page.lines();
     while let Some(line) = lines.next() {
-        if let Some(title) = line.strip_prefix("# ") {
+        if let Some(title) = line.strip_prefix("# ").or_else(|| line.strip_prefix("## ")) {
             let words = title.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-            heading = words.map(str::to_lowercase).collect::<Vec<_>>().join("_");
+            (heading, number) = (words.map(str::to_lowercase).collect::<Vec<_>>().join("_"), 0);
         } else if line.starts_with("```rust") {
+            number += 1;
+            let name = if number == 1 { heading.clone() } else { format!("{heading}_{number}") };
             let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
-            let is_recipe = block.iter().any(|line| FUNCTIONS.iter().any(|start| line.starts_with(start)));
-            if is_recipe && !found.iter().any(|(other, _)| *other == heading) {
-                found.push((heading.clone(), public(&block)));
-            }
+            // The doctests run the other programs.
+            let is_run_by_rustdoc = !line.contains("no_run");
+            writeln!(modules, "pub(crate) mod {name} {{\n{}}}", public(&block, is_run_by_rustdoc))
+                .expect("text takes text");
+        } else if line.starts_with("```") {
+            lines.by_ref().find(|line| *line == "```");
         }
     }
-    found
+    modules
 }
 
-/// The block with all functions, structs and fields public.
-fn public(block: &[&str]) -> String {
+/// The block with all functions, structs and fields public, and with the places of its test.
+fn public(block: &[&str], is_run_by_rustdoc: bool) -> String {
     let (mut text, mut is_struct) = (String::new(), false);
     for line in block {
         let begins = line.starts_with("struct ");
         let line = match () {
+            () if line.contains("fn main()") && is_run_by_rustdoc => format!("#[allow(dead_code)]\n{line}"),
             () if line.starts_with("fn ") || line.starts_with("async fn ") => format!("pub(crate) {line}"),
             () if begins && line.ends_with(");") => {
                 format!("pub(crate) {}", line.replacen('(', "(pub(crate) ", 1))
@@ -58,8 +78,10 @@ fn public(block: &[&str]) -> String {
             () if begins => {
                 format!("pub(crate) {}", line.replace("{ ", "{ pub(crate) ").replace(", ", ", pub(crate) "))
             }
-            () if is_struct && line.contains(": ") => format!("    pub(crate) {}", line.trim_start()),
-            () => (*line).to_owned(),
+            () if is_struct && line.contains(": ") && !line.contains("//") => {
+                format!("    pub(crate) {}", line.trim_start())
+            }
+            () => PLACES.iter().fold((*line).to_owned(), |line, (place, ours)| line.replace(place, ours)),
         };
         is_struct = (begins || is_struct) && !line.ends_with(['}', ';']);
         text += &(line + "\n");

@@ -30,12 +30,12 @@ use http_body_util::Full;
 use metrics_exporter_prometheus::PrometheusBuilder;
 use sluicegate::observed::Observed;
 use sluicegate::rules::{Rules, Variables};
-use sluicegate::{MemoryStore, Quota, RateLimitExt, RateLimitLayer};
+use sluicegate::{MemoryStore, Quota, RateLimitLayer};
 use tower::ServiceBuilder;
 
 use crate::examples::{customers, tiers_jwt, token_budget};
-use crate::recipes::pasted::{cookbook, getting_started, tiers};
-use crate::recipes::{PEER, passes, request};
+use crate::recipes::pasted::{cookbook, getting_started, keys, migration, tiers};
+use crate::recipes::{PEER, behind, passes, request};
 
 /// One of its requests. Each of what it makes up is good, as far as its form goes.
 fn invented(method: &Method, path: &str, number: usize) -> Request<Body> {
@@ -68,10 +68,6 @@ async fn pass(name: &str, app: &Router, (method, path): (Method, &str), address:
     let back = began.elapsed().as_secs_f64() * address.limit() as f64 / address.period().as_secs_f64();
     assert!((passed as f64) <= burst as f64 + back.ceil(), "{name}: {passed} of {address}");
     assert!(passed >= burst, "{name}: only {passed} of {address}");
-}
-
-fn behind(layer: RateLimitLayer) -> Router {
-    Router::new().fallback(any(|| async { "hello" })).rate_limit(layer)
 }
 
 #[tokio::test]
@@ -121,13 +117,27 @@ async fn each_example_lets_made_up_keys_pass_as_often_as_one_address() {
 async fn each_recipe_lets_made_up_keys_pass_as_often_as_one_address() {
     let store = MemoryStore::new();
     let plain = cookbook::one_bucket_for_all::layer(&store).unwrap();
+    let per_client = RateLimitLayer::new(keys::behind_a_proxy::per_client(&MemoryStore::new()).unwrap());
     let handlers = getting_started::a_limit_where_the_handler_is::router;
     let tokens = cookbook::tokens_of_a_language_model::router(&MemoryStore::new()).unwrap();
     let [get, post, put] = [Method::GET, Method::POST, Method::PUT];
     for (name, app, at, address) in [
         ("a handler", handlers(), (&post, "/login"), Quota::per_minute(5)),
         ("a handler with a key", handlers(), (&post, "/upload"), Quota::per_hour(1_000)),
+        (
+            "moved from axum-governor",
+            migration::axum_governor::app(&store).unwrap(),
+            (&get, "/"),
+            Quota::per_second(50),
+        ),
+        (
+            "moved from tower_governor",
+            migration::tower_governor::app().unwrap(),
+            (&get, "/"),
+            Quota::per_minute(30).burst(5),
+        ),
         ("one bucket for all", behind(plain), (&get, "/"), Quota::per_second(10)),
+        ("per client", behind(per_client), (&get, "/"), Quota::per_minute(100)),
         ("plans", behind(tiers::plans::layer().unwrap()), (&get, "/"), Quota::per_minute(3_000)),
         ("tokens", tokens, (&post, "/complete"), Quota::per_minute(600)),
         (

@@ -1,60 +1,18 @@
-//! The recipes of the pages, as they stand there, behind what an application has around them.
+//! The recipes of the cookbook.
 
-use std::convert::Infallible;
-use std::future::ready;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::Router;
-use axum::body::Body;
 use axum::extract::ConnectInfo;
-use http::{Method, Request, Response, StatusCode};
-use sluicegate::{Policy, RateLimitLayer};
-use sluicegate_tests::memory::store;
-use tower::{Layer, ServiceExt, service_fn};
+use http::Method;
+use http_body_util::BodyExt;
+use sluicegate::{ClientIp, Limit, Policy, RateLimitLayer};
+use sluicegate_tests::memory::{paused_store, store};
+use tokio::task::JoinSet;
+use tower::ServiceExt;
 
-/// The code of the pages, which `build.rs` has put together.
-#[allow(dead_code, reason = "a recipe shows more than a test needs")]
-pub(crate) mod pasted {
-    include!(concat!(env!("OUT_DIR"), "/recipes.rs"));
-}
-use pasted::{cookbook, tiers};
-
-const OK: u16 = 200;
-const REFUSED: u16 = 429;
-
-pub(crate) const PEER: [u8; 4] = [198, 51, 100, 7];
-
-/// A request as axum's server hands it over, from this address.
-pub(crate) fn request(peer: [u8; 4]) -> Request<Body> {
-    let mut request = Request::new(Body::empty());
-    request.extensions_mut().insert(ConnectInfo(SocketAddr::from((peer, 40_000))));
-    request
-}
-
-fn with<T: Clone + Send + Sync + 'static>(mut request: Request<Body>, extension: T) -> Request<Body> {
-    request.extensions_mut().insert(extension);
-    request
-}
-
-/// The status of the layer around a service that answers with this one.
-async fn status(layer: &RateLimitLayer, request: Request<Body>, inner: u16) -> u16 {
-    let service = service_fn(move |_| {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = StatusCode::from_u16(inner).unwrap();
-        ready(Ok::<_, Infallible>(response))
-    });
-    layer.layer(service).oneshot(request).await.unwrap().status().as_u16()
-}
-
-/// How many of these requests one after the other an application lets pass.
-pub(crate) async fn passes(app: &Router, requests: impl Iterator<Item = Request<Body>>) -> usize {
-    let mut passed = 0;
-    for request in requests {
-        passed += usize::from(app.clone().oneshot(request).await.unwrap().status().is_success());
-    }
-    passed
-}
+use super::pasted::cookbook;
+use super::{OK, PEER, REFUSED, ask, held, passes, request, status, with};
 
 #[tokio::test]
 async fn logins_that_fail_count_for_the_user_at_an_address_and_those_that_go_well_do_not() {
@@ -91,12 +49,7 @@ async fn a_list_of_users_is_tried_fifty_times_from_an_address() {
 async fn tokens_that_an_answer_has_not_used_come_back() {
     let (store, _) = store();
     let app = cookbook::tokens_of_a_language_model::router(&store).unwrap();
-    let prompt = || {
-        let mut request = request(PEER);
-        (*request.method_mut(), *request.uri_mut()) = (Method::POST, "/complete".parse().unwrap());
-        request.headers_mut().insert("x-api-key", "k".parse().unwrap());
-        request
-    };
+    let prompt = || ask(Method::POST, "/complete", &[("x-api-key", "k")]);
     // Of 100,000 a request may use 4,096, and uses 250.
     assert_eq!(passes(&app, (0..500).map(|_| prompt())).await, (100_000 - 4_096) / 250 + 1);
 }
@@ -115,11 +68,7 @@ async fn webhooks_wait_for_the_pace_of_each_receiver() {
 async fn uploads_begin_ten_at_once_and_a_hundred_an_hour() {
     let (store, clock) = store();
     let app = cookbook::uploads::router(&store).unwrap();
-    let upload = || {
-        let mut request = request(PEER);
-        (*request.method_mut(), *request.uri_mut()) = (Method::PUT, "/files".parse().unwrap());
-        request
-    };
+    let upload = || ask(Method::PUT, "/files", &[]);
     assert_eq!(passes(&app, (0..20).map(|_| upload())).await, 10);
     clock.advance(Duration::from_secs(36));
     assert_eq!(passes(&app, (0..20).map(|_| upload())).await, 1);
@@ -177,40 +126,6 @@ async fn one_bucket_is_everybodys_and_no_client_uses_all_of_it() {
 }
 
 #[tokio::test]
-async fn a_plan_has_a_tenth_for_the_costly_endpoint_and_enterprise_has_no_limit_but_the_address() {
-    let layer = tiers::plans::layer().unwrap();
-    let asked = |plan: &'static str, key: &str| {
-        let mut request = with(request(PEER), plan);
-        request.headers_mut().insert("x-api-key", key.parse().unwrap());
-        request
-    };
-    for (plan, passes) in [("free", 10), ("pro", 20), ("enterprise", 200)] {
-        let mut passed = 0;
-        for _ in 0..200 {
-            passed += usize::from(status(&layer, asked(plan, plan), OK).await == OK);
-        }
-        // By the machine's clock, by which "pro" gains a unit in 600 ms.
-        assert!((passes..passes + 10).contains(&passed), "{passed} of {plan}");
-    }
-    let mut denied = asked("pro", "k");
-    denied.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, 9], 1))));
-    assert_eq!(status(&layer, denied, OK).await, 403);
-}
-
-#[tokio::test]
-async fn each_customer_has_the_number_of_its_row() {
-    use tiers::numbers_per_customer::{Customer, layer};
-    let layer = layer().unwrap();
-    for (id, per_hour) in [(1, 3), (2, 7)] {
-        for number in 0..10 {
-            let asked = with(request(PEER), Customer { id, per_hour });
-            let expected = if number < per_hour { OK } else { REFUSED };
-            assert_eq!(status(&layer, asked, OK).await, expected, "number {number} of {per_hour}");
-        }
-    }
-}
-
-#[tokio::test]
 async fn messages_of_a_websocket_are_answered_until_they_come_too_fast() {
     let (store, clock) = store();
     let messages = Policy::gcra("messages", "60/min burst 2").on(&store).unwrap();
@@ -222,40 +137,22 @@ async fn messages_of_a_websocket_are_answered_until_they_come_too_fast() {
     assert_eq!([answer().await, answer().await], [true, false]);
 }
 
-/// The responses of as many requests at once; each is under way until its body is dropped.
-async fn held(app: &Router, requests: impl Iterator<Item = Request<Body>>) -> Vec<Response<Body>> {
-    let mut held = Vec::new();
-    for request in requests {
-        held.push(app.clone().oneshot(request).await.unwrap());
-    }
-    held
-}
-
-/// A request for this path, of this tenant.
-fn of(path: &str, tenant: &'static str) -> Request<Body> {
-    Request::get(path).header("x-tenant", tenant).body(Body::empty()).unwrap()
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_database_pool_has_twenty_queries_at_once_until_more_is_known() {
     let app = cookbook::a_database_pool::router().unwrap();
-    let held = held(&app, (0..20).map(|_| of("/orders", "ada"))).await;
+    let held = held(&app, (0..20).map(|_| ask(Method::GET, "/orders", &[]))).await;
     assert!(held.iter().all(|response| response.status() == OK));
     let began = tokio::time::Instant::now();
-    let shed = app.clone().oneshot(of("/orders", "ada")).await.unwrap();
+    let shed = app.clone().oneshot(ask(Method::GET, "/orders", &[])).await.unwrap();
     assert_eq!((shed.status().as_u16(), began.elapsed().as_millis()), (503, 100));
     drop(held);
-    assert_eq!(app.oneshot(of("/orders", "ada")).await.unwrap().status(), OK);
+    assert_eq!(app.oneshot(ask(Method::GET, "/orders", &[])).await.unwrap().status(), OK);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tenant_that_has_all_of_a_language_model_gives_way_to_the_next() {
     let app = cookbook::a_backend_that_serves_a_language_model::router().unwrap();
-    let post = |tenant| {
-        let mut request = of("/complete", tenant);
-        *request.method_mut() = Method::POST;
-        request
-    };
+    let post = |tenant| ask(Method::POST, "/complete", &[("x-tenant", tenant)]);
     let mut held = held(&app, (0..8).map(|_| post("greedy"))).await;
     let waiting =
         ["greedy", "greedy", "modest"].map(|tenant| tokio::spawn(app.clone().oneshot(post(tenant))));
@@ -269,9 +166,9 @@ async fn a_tenant_that_has_all_of_a_language_model_gives_way_to_the_next() {
 #[tokio::test(start_paused = true)]
 async fn an_export_waits_behind_people_and_has_its_tenth() {
     let app = cookbook::batch_jobs_beside_people::router().unwrap();
-    let mut held = held(&app, (0..20).map(|_| of("/checkout", "ada"))).await;
+    let mut held = held(&app, (0..20).map(|_| ask(Method::GET, "/checkout", &[]))).await;
     let waiting = ["/export/1", "/export/2", "/export/3", "/checkout"]
-        .map(|path| tokio::spawn(app.clone().oneshot(of(path, "ada"))));
+        .map(|path| tokio::spawn(app.clone().oneshot(ask(Method::GET, path, &[]))));
     tokio::task::yield_now().await;
     held.truncate(17);
     let [one, two, three, checkout] = waiting;
@@ -283,4 +180,60 @@ async fn an_export_waits_behind_people_and_has_its_tenth() {
         );
     }
     assert!(!three.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_downloads_a_megabyte_a_second_and_all_together_fifty() {
+    for (clients, seconds) in [(1, 8), (60, 11)] {
+        let app = cookbook::bytes_per_second::router(&paused_store()).unwrap();
+        let began = tokio::time::Instant::now();
+        let mut downloads = JoinSet::new();
+        for client in 0..clients {
+            let mut asked = request([198, 51, 100, client]);
+            *asked.uri_mut() = "/file".parse().unwrap();
+            let response = app.clone().oneshot(asked).await.unwrap();
+            downloads.spawn(response.into_body().collect());
+        }
+        while let Some(body) = downloads.join_next().await {
+            assert_eq!(body.unwrap().unwrap().to_bytes().len(), 10_000_000);
+        }
+        let took = began.elapsed().as_secs_f64();
+        assert!((took - f64::from(seconds)).abs() < 0.2, "{clients} clients took {took} s");
+    }
+}
+
+#[tokio::test]
+async fn behind_cloudflare_and_nginx_a_client_is_whom_they_name_and_not_whom_it_names() {
+    use cookbook::behind_cloudflare_or_nginx::{cloudflare, nginx};
+    let edge = cloudflare(&["173.245.48.0/20"]).unwrap();
+    // Cloudflare sets its own field anew, and passes on what the client has written into the other one.
+    let by_edge = [[173, 245, 48, 9], [173, 245, 60, 1]];
+    assert_eq!(
+        buckets(edge.clone(), &by_edge, |_| ["192.0.2.1".to_owned(), "203.0.113.7".to_owned()]).await,
+        1
+    );
+    assert_eq!(buckets(edge.clone(), &by_edge, |n| [format!("192.0.2.{n}"), String::new()]).await, 20);
+    // Past it, what a client writes is nothing.
+    assert_eq!(buckets(edge, &[PEER], |n| [format!("192.0.2.{n}"), format!("192.0.2.{n}")]).await, 1);
+
+    // nginx appends the address of its client.
+    let appended = |n| [format!("192.0.2.{n}"), format!("192.0.2.{n}, 203.0.113.7")];
+    assert_eq!(buckets(nginx().unwrap(), &[[127, 0, 0, 1]], appended).await, 1);
+    assert_eq!(buckets(nginx().unwrap(), &[PEER], appended).await, 1);
+}
+
+/// How many clients twenty requests of these peers are, each with a `CF-Connecting-IP` and an `X-Forwarded-For`.
+async fn buckets(key: ClientIp, peers: &[[u8; 4]], fields: impl Fn(usize) -> [String; 2]) -> usize {
+    let limit = Limit::new(Policy::gcra("each", "1/h").on(&store().0).unwrap()).key(key);
+    let layer = RateLimitLayer::new(limit);
+    let mut passed = 0;
+    for number in 0..20 {
+        let [edge, forwarded] = fields(number);
+        let mut asked =
+            ask(Method::GET, "/", &[("cf-connecting-ip", &edge), ("x-forwarded-for", &forwarded)]);
+        let peer = SocketAddr::from((peers[number % peers.len()], 1));
+        asked.extensions_mut().insert(ConnectInfo(peer));
+        passed += usize::from(status(&layer, asked, OK).await == OK);
+    }
+    passed
 }
