@@ -28,7 +28,7 @@ const NAMES: [(&str, usize); 29] = [
     ("policy", 17),
     ("rate_limit", 8),
     ("redis", 6),
-    ("request_fields", 5),
+    ("request_fields", 7),
     ("resilient", 6),
     ("respond", 9),
     ("rules", 18),

@@ -357,7 +357,11 @@ async fn a_task_that_outlives_its_response_holds_its_permit_for_all_instances_un
         let layer = InFlightLayer::new(limit).layer(upgrades);
         // The permit of the round before may be on its way back.
         let response = loop {
-            let request = Request::get("/").header("upgrade", "websocket").body(()).unwrap();
+            let request = Request::get("/")
+                .header("connection", "upgrade")
+                .header("upgrade", "websocket")
+                .body(())
+                .unwrap();
             let response = timeout(LONG, layer.clone().oneshot(request)).await.expect("in time").unwrap();
             if response.status() == StatusCode::OK {
                 break response;

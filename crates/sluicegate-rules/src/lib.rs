@@ -40,8 +40,8 @@
 //! | `path` | the path matches: `/login`, `/users/{id}`, `/assets/*`; see [below](#paths) |
 //! | `method` | the method is one of these |
 //! | `host` | the host of the request is one of these, written without port: the host in the request's target, or in the field `Host` if the target names none. If a file has conditions on hosts, a request with two fields `Host` is refused with 400 |
-//! | `header`, `query` | each named field or parameter has this value |
-//! | `body` | each named field of the JSON body has this value, for example `{ model: large }`; see [below](#fields-of-bodies) |
+//! | `header`, `query` | each named field or parameter has this value: a text in which `*` stands for any text, as `"*bot*"`, a list of which one matches, or `{ present: false }` |
+//! | `body` | each named field of the JSON body has such a value, for example `{ model: large }`; see [below](#fields-of-bodies) |
 //! | `client` | the address of the client is in one of these networks |
 //! | `tier` | the request is in one of these tiers: `{ plan: [free, pro] }`, by the name under `tiers` |
 //! | `domain`, `descriptor` | the request is a [descriptor of Envoy](#descriptors-of-envoy) with this domain and these entries |
@@ -99,10 +99,15 @@
 //! # Fields of bodies
 //! `only_if: { body: { model: large } }`, the key `body(model)` and `cost: { json: max_tokens, .. }` read fields of the request's JSON body;
 //! write nested names with dots. [`RulesLayer::reading_requests`] reads up to 256 KiB of a body before the request is
-//! decided, for 5 seconds at most, and passes the body on unchanged. A field that was not found counts as missing; so do all fields in a layer
-//! that reads no bodies, and in tools.
+//! decided, for 5 seconds at most, and passes the body on unchanged. In a layer that reads no bodies, and in tools, all fields are missing.
 //!
-//! Clients write these fields, and may name a field twice, once beyond the bound: add a limit for all models to those for each model.
+//! A client must not choose whether a limit applies. A body that cannot be read, because it is compressed, not a JSON object, too long or too slow,
+//! may have any value in each field: all conditions of rules and denials on it hold, and those of exemptions do not; within a group it does not
+//! keep later rules from applying, except from one policy twice; it costs `max`, and shares a bucket of keys by `body(..)`. So does a field that
+//! is `null`, a list or an object. `on_unreadable_body: 415` refuses such requests with this status instead, where a rule
+//! asks for the body, and `skip` takes their fields for missing.
+//!
+//! Clients write these fields: add a limit for all models to those for each model.
 //!
 //! # Paths
 //! Patterns are those of [`path_in`](sluicegate_tower::limits::path_in): `{id}` is one segment, and `/files/*` or `/files/{*rest}` is everything

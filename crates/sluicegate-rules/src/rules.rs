@@ -212,7 +212,8 @@ impl Rules {
         let deferring = deferral.zip(split).map(|(deferral, split)| Deferring::new(deferral, split));
         in_flight.swap_with(at_once.before(&limits));
         let fields = RequestFieldsLayer::new(&file.compiled.body_fields)
-            .map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?;
+            .map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?
+            .on_unreadable(file.compiled.on_unreadable_body);
         let unread = Arc::<Unread>::default();
         unread.follow(&file.compiled);
         in_force.read = text.map(|text| FileContents { text, files: file.compiled.files.clone() });
@@ -268,7 +269,7 @@ impl Rules {
         self.0.in_flight.swap_with(at_once.before(&self.0.limits));
         self.0.doors.swap(doors);
         // The fields were read as paths when the file was.
-        _ = self.0.fields.swap(&file.compiled.body_fields);
+        _ = self.0.fields.swap(&file.compiled.body_fields, file.compiled.on_unreadable_body);
         self.0.unread.follow(&file.compiled);
         in_force.error = None;
         // The open store stays in use until the next start.

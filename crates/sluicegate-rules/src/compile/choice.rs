@@ -8,6 +8,8 @@
 //! written, and as resolved by a server. A rule applies if it matches one of them, so that no spelling of a path bypasses a limit; within a
 //! group the first rule of each reading applies, unless both ask for the same.
 //!
+//! A condition on a body that cannot be read holds, so that limits apply; within a group it does not keep later rules from applying.
+//!
 //! # Descriptors
 //! A descriptor of Envoy's protocol is a request of its own, to which only rules about descriptors apply. A rule that another one
 //! `replaces` does not apply while that one applies to a descriptor of the same call.
@@ -110,7 +112,7 @@ impl Choice {
         let is_usual = self.comparison.is_only_reading(path) && RequestDescriptor::of(request).is_none();
         match self.finder.by_path_alone(path).filter(|_| is_usual) {
             Some([[rule], []] | [[], [rule]]) => applies(*rule),
-            Some([found, others]) => self.firsts(merged(found, others), |_| true, applies),
+            Some([found, others]) => self.firsts(merged(found, others), |_| true, |_| false, applies),
             None => self.all_applying(request).into_iter().for_each(&mut applies),
         }
     }
@@ -188,18 +190,45 @@ impl Choice {
             self.firsts(
                 rules.iter().copied(),
                 |rule| !self.mismatches(rule, asking, reading),
+                |rule| self.is_in_doubt(rule, asking),
                 |rule| applying.push(rule),
             );
         });
+        self.leave_out_doubtful(&mut applying, asking);
         applying
     }
 
-    /// Reports the rules that hold, of each group only the first.
+    /// Whether a rule that applies does so because a field of the body cannot be read. Later rules of its group then apply, too: otherwise the
+    /// client would choose among them.
+    fn is_in_doubt(&self, rule: usize, asking: &RequestFacts<'_>) -> bool {
+        self.rules[rule].only_if.is_in_doubt(asking.request)
+    }
+
+    /// Leaves out rules in doubt that spend from a policy of another rule: a request spends from each policy once.
+    fn leave_out_doubtful(&self, applying: &mut RulePlaces, asking: &RequestFacts<'_>) {
+        if !applying.iter().any(|rule| self.is_in_doubt(*rule, asking)) {
+            return;
+        }
+        let (doubtful, certain): (RulePlaces, RulePlaces) =
+            applying.iter().copied().partition(|rule| self.is_in_doubt(*rule, asking));
+        let mut spent: HashSet<&String> =
+            certain.iter().flat_map(|rule| &self.rules[*rule].policies).collect();
+        for rule in doubtful {
+            let policies = &self.rules[rule].policies;
+            match policies.iter().any(|policy| spent.contains(policy)) {
+                true => applying.retain(|other| *other != rule),
+                false => spent.extend(policies),
+            }
+        }
+    }
+
+    /// Reports the rules that hold, of each group only the first, and those in doubt before it.
     #[inline]
     fn firsts(
         &self,
         rules: impl Iterator<Item = usize>,
         holds: impl Fn(usize) -> bool,
+        is_in_doubt: impl Fn(usize) -> bool,
         mut applies: impl FnMut(usize),
     ) {
         let mut groups: SmallVec<[&str; 4]> = SmallVec::new();
@@ -207,9 +236,7 @@ impl Choice {
             let group = self.rules[rule].group.as_deref();
             let is_first = !group.is_some_and(|group| groups.contains(&group));
             if is_first && holds(rule) {
-                if let Some(group) = group {
-                    groups.push(group);
-                }
+                groups.extend(group.filter(|_| !is_in_doubt(rule)));
                 applies(rule);
             }
         }
@@ -275,6 +302,7 @@ impl Choice {
                 let is_met = |(other, of, _): &(usize, &str, usize)| *other == place && Some(*of) == group;
                 let is_first = !met.iter().any(is_met);
                 if is_first && self.mismatch(*rule, asking, reading).is_none() {
+                    let group = group.filter(|_| !self.is_in_doubt(*rule, asking));
                     met.extend(group.map(|group| (place, group, *rule)));
                     applies = true;
                 }
@@ -285,7 +313,10 @@ impl Choice {
             };
             applies && !met.iter().any(is_asked)
         };
-        self.finder.candidates(asking, readings, |rules| rules.iter().copied().filter(applies).collect())
+        let mut applying: RulePlaces =
+            self.finder.candidates(asking, readings, |rules| rules.iter().copied().filter(applies).collect());
+        self.leave_out_doubtful(&mut applying, asking);
+        applying
     }
 }
 
@@ -326,6 +357,11 @@ impl Select for Choice {
             let by = replacing.into_iter().find(|replacing| self.replaces(*replacing, member))?;
             let by = &self.rules[by].name;
             return Some(format!("rule {by} applies to a descriptor of this call, and replaces it"));
+        }
+        if self.is_in_doubt(member, &asking) {
+            return Some(
+                "the body cannot be read, and another rule spends from a policy of this one".to_owned(),
+            );
         }
         let group = rule.group.as_deref()?;
         let first = applying.into_iter().find(|first| self.rules[*first].group.as_deref() == Some(group))?;

@@ -7,6 +7,7 @@ use http::StatusCode;
 use sluicegate_core::{ConfigError, Policy, RateLimiter};
 use sluicegate_tower::bandwidth::Direction;
 use sluicegate_tower::limits::{Choose, Group, Limits};
+use sluicegate_tower::request_fields::OnUnreadable;
 use sluicegate_tower::respond::HeaderFields;
 
 use super::own::WithKeys;
@@ -38,6 +39,8 @@ pub(crate) struct Compiled {
     pub rooms: Vec<FileRoom>,
     /// The fields of requests' bodies that the file uses.
     pub body_fields: Vec<String>,
+    /// The treatment of requests whose bodies cannot be read.
+    pub on_unreadable_body: OnUnreadable,
     /// Whether requests skip these rooms, as in a tool.
     pub is_without_rooms: bool,
 }

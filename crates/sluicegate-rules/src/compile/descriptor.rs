@@ -7,6 +7,7 @@ use sluicegate_core::key::KeyKind;
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{Extraction, KeyForm, RequestView};
 
+use super::pattern::{TextPattern, texts_of};
 use crate::at::At;
 use crate::descriptor::RequestDescriptor;
 use crate::error::Problems;
@@ -26,14 +27,10 @@ pub(super) struct DescriptorPattern {
 #[derive(Default)]
 pub(super) struct EntriesPattern {
     /// Each key with its values; one of them must be present.
-    all: Vec<(String, Vec<ValuePattern>)>,
+    all: Vec<(String, Vec<TextPattern>)>,
     /// Whether their order counts.
     is_in_order: bool,
 }
-
-/// The value of an entry: the parts between the `*` of the pattern, each of which stands for any text.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct ValuePattern(Vec<String>);
 
 /// The condition of a pattern that fails.
 pub(super) enum NotDescribed<'a> {
@@ -87,13 +84,8 @@ impl EntriesPattern {
         if entries.is_empty() {
             problems.error(given.place, "no entry is named here: write them as { remote_address: \"*\" }");
         }
-        let mut all: Vec<(String, Vec<ValuePattern>)> = Vec::new();
+        let mut all: Vec<(String, Vec<TextPattern>)> = Vec::new();
         for (key, values) in entries {
-            let texts = values.all();
-            if texts.is_empty() {
-                let text = "an empty list says nothing: write what is meant, or \"*\" for any value";
-                problems.error(values.place, text);
-            }
             if !is_in_order && all.iter().any(|(known, _)| *known == key.value) {
                 let text = format!(
                     "the entry {:?} is there twice: write a list of entries, in the order of the proxy",
@@ -101,13 +93,13 @@ impl EntriesPattern {
                 );
                 problems.error(key.place, text);
             }
-            all.push((key.value.clone(), texts.iter().map(|text| ValuePattern::of(&text.value)).collect()));
+            all.push((key.value.clone(), texts_of(values, problems)));
         }
         Self { all, is_in_order: *is_in_order }
     }
 
     fn matches(&self, found: &[(String, String)]) -> bool {
-        let has = |(key, values): &(String, Vec<ValuePattern>), (found, value): &(String, String)| {
+        let has = |(key, values): &(String, Vec<TextPattern>), (found, value): &(String, String)| {
             key == found && values.iter().any(|wanted| wanted.matches(value))
         };
         found.len() == self.all.len()
@@ -120,27 +112,9 @@ impl EntriesPattern {
     /// A key with values, one of which every matching descriptor has. `None` if no entry has values without `*`.
     pub(super) fn exact(&self) -> Option<(&str, impl Iterator<Item = &str>)> {
         let is_exact =
-            |(_, values): &&(String, Vec<ValuePattern>)| values.iter().all(|value| value.0.len() == 1);
+            |(_, values): &&(String, Vec<TextPattern>)| values.iter().all(|value| value.exact().is_some());
         let (key, values) = self.all.iter().find(is_exact)?;
-        Some((key, values.iter().flat_map(|value| value.0.first()).map(String::as_str)))
-    }
-}
-
-impl ValuePattern {
-    fn of(text: &str) -> Self {
-        Self(text.split('*').map(str::to_owned).collect())
-    }
-
-    fn matches(&self, value: &str) -> bool {
-        let [first, rest @ ..] = &self.0[..] else { return false };
-        let [middle @ .., last] = rest else { return value == first };
-        let Some(mut left) = value.strip_prefix(&**first) else { return false };
-        // The first place of each part leaves the most text for later parts.
-        for part in middle {
-            let Some(at) = left.find(&**part) else { return false };
-            left = &left[at + part.len()..];
-        }
-        left.ends_with(&**last)
+        Some((key, values.iter().filter_map(TextPattern::exact)))
     }
 }
 
@@ -206,8 +180,8 @@ impl fmt::Display for NotDescribed<'_> {
 /// Writes the entries as in a file.
 impl fmt::Display for EntriesPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entry = |(key, values): &(String, Vec<ValuePattern>)| {
-            let values: Vec<String> = values.iter().map(|value| value.0.join("*")).collect();
+        let entry = |(key, values): &(String, Vec<TextPattern>)| {
+            let values: Vec<String> = values.iter().map(ToString::to_string).collect();
             format!("{key}: {}", values.join(" or "))
         };
         write!(f, "{{ {} }}", self.all.iter().map(entry).collect::<Vec<_>>().join(", "))

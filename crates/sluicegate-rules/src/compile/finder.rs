@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderName, Method};
 use sluicegate_tower::limits::path::Sense;
 use smallvec::SmallVec;
 
 use super::condition::{Comparison, InTiers, Matcher, MeantPath, RequestFacts};
 use super::paths::PathTree;
+use super::pattern::FieldPattern;
 use super::plan::TierPlan;
 use super::{FastMap, note};
 use crate::descriptor::RequestDescriptor;
@@ -23,7 +24,7 @@ use crate::descriptor::RequestDescriptor;
 pub(super) struct Finder {
     paths: PathTree,
     hosts: FastMap<String, Vec<usize>>,
-    headers: Vec<(HeaderName, FastMap<HeaderValue, Vec<usize>>)>,
+    headers: Vec<(HeaderName, FastMap<String, Vec<usize>>)>,
     query: FastMap<String, FastMap<String, Vec<usize>>>,
     methods: FastMap<Method, Vec<usize>>,
     /// Rules by the index of the tier.
@@ -123,16 +124,18 @@ impl Finder {
                 Some(FindBy::Host) => {
                     matcher.hosts.iter().for_each(|host| add(&mut finder.hosts, host.clone(), place));
                 }
-                Some(FindBy::Header((name, value))) => {
+                Some(FindBy::Header((name, wanted))) => {
                     let known = finder.headers.iter().position(|(known, _)| known == name);
                     let at = known.unwrap_or_else(|| {
                         finder.headers.push((name.clone(), FastMap::default()));
                         finder.headers.len() - 1
                     });
-                    add(&mut finder.headers[at].1, value.clone(), place);
+                    let known = &mut finder.headers[at].1;
+                    exact(wanted).for_each(|value| add(known, value, place));
                 }
-                Some(FindBy::Query((name, value))) => {
-                    add(finder.query.entry(name.clone()).or_default(), value.clone(), place);
+                Some(FindBy::Query((name, wanted))) => {
+                    let known = finder.query.entry(name.clone()).or_default();
+                    exact(wanted).for_each(|value| add(known, value, place));
                 }
                 Some(FindBy::Method) => {
                     matcher.methods.iter().for_each(|method| add(&mut finder.methods, method.clone(), place));
@@ -191,7 +194,13 @@ impl Finder {
             take(asking.host().and_then(|host| self.hosts.get(host)));
         }
         for (name, values) in &self.headers {
-            asking.request.headers.get_all(name).iter().for_each(|value| take(values.get(value)));
+            let found = asking
+                .request
+                .headers
+                .get_all(name)
+                .iter()
+                .filter_map(|value| str::from_utf8(value.as_bytes()).ok());
+            found.for_each(|value| take(values.get(value)));
         }
         if !self.query.is_empty() {
             let known = |name: &str, value: &str| self.query.get(name)?.get(value);
@@ -232,8 +241,8 @@ fn add<K: Hash + Eq>(places: &mut FastMap<K, Vec<usize>>, value: K, place: usize
 enum FindBy<'a> {
     Path,
     Host,
-    Header(&'a (HeaderName, HeaderValue)),
-    Query(&'a (String, String)),
+    Header(&'a (HeaderName, FieldPattern)),
+    Query(&'a (String, FieldPattern)),
     Method,
     Tiers(&'a InTiers),
 }
@@ -246,7 +255,7 @@ struct Rarest(HashMap<IndexedValue, usize>);
 enum IndexedValue {
     Path(String),
     Host(String),
-    Header(HeaderName, HeaderValue),
+    Header(HeaderName, String),
     Query(String, String),
     Method(Method),
     /// The indices of a plan and of a tier.
@@ -281,13 +290,18 @@ fn ways(matcher: &Matcher) -> Vec<FindBy<'_>> {
     ways.extend(matcher.paths.is_some().then_some(FindBy::Path));
     ways.extend((!matcher.methods.is_empty()).then_some(FindBy::Method));
     ways.extend((!matcher.hosts.is_empty()).then_some(FindBy::Host));
-    ways.extend(matcher.headers.iter().map(FindBy::Header));
-    ways.extend(matcher.query.iter().map(FindBy::Query));
+    ways.extend(matcher.headers.iter().filter(|(_, wanted)| wanted.exact().is_some()).map(FindBy::Header));
+    ways.extend(matcher.query.iter().filter(|(_, wanted)| wanted.exact().is_some()).map(FindBy::Query));
     // Reading a tier may mean verifying a token: so it is avoided for requests that another condition rules out.
     if ways.is_empty() {
         ways.extend(matcher.tiers.iter().map(FindBy::Tiers));
     }
     ways
+}
+
+/// The values of which one has to be there.
+fn exact(wanted: &FieldPattern) -> impl Iterator<Item = String> {
+    wanted.exact().into_iter().flatten().map(str::to_owned)
 }
 
 fn values(matcher: &Matcher, by: FindBy<'_>) -> Vec<IndexedValue> {
@@ -296,8 +310,12 @@ fn values(matcher: &Matcher, by: FindBy<'_>) -> Vec<IndexedValue> {
             matcher.paths.iter().flatten().map(|path| IndexedValue::Path(path.to_string())).collect()
         }
         FindBy::Host => matcher.hosts.iter().cloned().map(IndexedValue::Host).collect(),
-        FindBy::Header((name, value)) => vec![IndexedValue::Header(name.clone(), value.clone())],
-        FindBy::Query((name, value)) => vec![IndexedValue::Query(name.clone(), value.clone())],
+        FindBy::Header((name, wanted)) => {
+            exact(wanted).map(|value| IndexedValue::Header(name.clone(), value)).collect()
+        }
+        FindBy::Query((name, wanted)) => {
+            exact(wanted).map(|value| IndexedValue::Query(name.clone(), value)).collect()
+        }
         FindBy::Method => matcher.methods.iter().cloned().map(IndexedValue::Method).collect(),
         FindBy::Tiers(InTiers { plan, wanted }) => {
             wanted.iter().map(|tier| IndexedValue::Tier(plan.place, *tier)).collect()

@@ -106,6 +106,7 @@ pub(super) fn of(
         rules: rules.into(),
         rooms,
         body_fields,
+        on_unreadable_body: option(file.on_unreadable_body.as_ref(), problems).unwrap_or_default(),
         is_without_rooms: false,
     })
 }

@@ -15,6 +15,7 @@ mod moment;
 mod networks;
 mod own;
 mod paths;
+mod pattern;
 mod plan;
 mod policies;
 mod reader;

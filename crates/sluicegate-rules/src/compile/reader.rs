@@ -6,6 +6,8 @@ use std::iter;
 use std::sync::Arc;
 
 use sluicegate_core::Policy;
+use sluicegate_tower::KeyExtractor;
+use sluicegate_tower::request_fields::RejectUnreadable;
 
 use super::choice::Conditional;
 use super::class::Classes;
@@ -145,8 +147,12 @@ impl<'a> RuleReader<'a> {
         if spends && resolved.iter().any(|word| Keys::is_unverified(&word.value)) {
             self.unverified.push(given.key.place);
         }
-        let of_keys = resolved.iter().filter_map(|word| Keys::body_field(&word.value)).map(str::to_owned);
-        self.body_fields.get_mut().extend(of_keys);
+        let mut of_body: Vec<_> = condition
+            .iter()
+            .flat_map(|condition| condition.body_fields())
+            .map(|field| &*field.value)
+            .collect();
+        of_body.extend(resolved.iter().filter_map(|word| Keys::body_field(&word.value)));
         let by_address = resolved.iter().all(|word| BY_ADDRESS.contains(&&*word.value));
         self.joins_client |= spends && only_if.is_none() && given.group.is_none() && by_address;
         let cost = match &given.cost {
@@ -154,8 +160,10 @@ impl<'a> RuleReader<'a> {
             Some(cost) => units(cost, problems),
         };
         if let Some(Cost::Entry(said)) = given.cost.as_ref().map(|cost| &cost.value) {
-            self.body_fields.get_mut().extend(said.json.iter().map(|field| field.value.clone()));
+            of_body.extend(said.json.iter().map(|field| &*field.value));
         }
+        let key = key.map(|key| if of_body.is_empty() { key } else { Arc::new(RejectUnreadable.or(key)) });
+        self.body_fields.get_mut().extend(of_body.into_iter().map(str::to_owned));
         let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
         let refund_if: Vec<_> = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
         let settle = given.settle.as_ref().map(|entry| settle(entry, problems));

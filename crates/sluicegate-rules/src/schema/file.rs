@@ -47,6 +47,11 @@ pub(crate) struct File {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::headers")]
     pub headers: Option<At<String>>,
+    /// A request whose body a rule asks for, and that cannot be read, because it is compressed, not a JSON object, too long or too slow: `match`
+    /// (it may have any value, so all limits apply), `skip` (it has no fields), or the status of a refusal, such as `415`. Default: `match`.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::on_unreadable_body")]
+    pub on_unreadable_body: Option<At<String>>,
     /// Limits on requests that are under way at once, by name; each is inert until a rule names it.
     #[serde(default)]
     pub in_flight: Named<At<InFlightEntry>>,
@@ -315,13 +320,15 @@ pub(crate) struct Condition {
     /// The host that the request names, without its port, or a list.
     #[serde(default, deserialize_with = "said")]
     pub host: Option<At<OneOrMany>>,
-    /// Header fields and the values that they must have.
+    /// Header fields and the values that they must have: a text in which `*` stands for any text, a list of which one matches, or
+    /// `{ present: false }`.
     #[serde(default, deserialize_with = "said")]
     pub header: Option<At<FieldValues>>,
-    /// Parameters of the query and the values that they must have.
+    /// Parameters of the query and the values that they must have, as for `header`.
     #[serde(default, deserialize_with = "said")]
     pub query: Option<At<FieldValues>>,
-    /// Fields of the request's JSON body, as `model`, and the values that they must have.
+    /// Fields of the request's JSON body, as `model`, and the values that they must have, as for `header`. One that cannot be read may have
+    /// any value, unless `on_unreadable_body` says otherwise.
     #[serde(default, deserialize_with = "said")]
     pub body: Option<At<FieldValues>>,
     /// A network in which the address of the client must be, or a list.

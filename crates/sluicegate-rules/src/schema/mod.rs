@@ -17,7 +17,8 @@ pub(crate) use self::sections::{
     ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry,
 };
 pub(crate) use self::shapes::{
-    Cost, FieldValues, KeyEntry, KeyLine, Named, OneOrMany, OptionalWord, PricesEntry, SaidCost, written,
+    Cost, FieldValues, FieldWanted, KeyEntry, KeyLine, Named, OneOrMany, OptionalWord, PricesEntry, SaidCost,
+    written,
 };
 
 /// The JSON Schema of rules files, for editors, as text with a final line end: draft 7, which all of them support.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::MapAccessDeserializer;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
 use crate::at::{At, Position};
@@ -94,6 +94,15 @@ macro_rules! written {
 }
 pub(crate) use written;
 
+/// Reads values without quotes as texts.
+macro_rules! as_texts {
+    ($value:ty; $($visit:ident: $scalar:ty),*) => {
+        $(fn $visit<E: Error>(self, scalar: $scalar) -> Result<$value, E> {
+            self.visit_str(&scalar.to_string())
+        })*
+    };
+}
+
 /// A text, or a list of texts.
 #[derive(Clone, Debug)]
 pub(crate) enum OneOrMany {
@@ -126,21 +135,7 @@ impl<'de> Deserialize<'de> for OneOrMany {
                 Ok(OneOrMany::One(text.to_owned()))
             }
 
-            fn visit_u64<E: Error>(self, number: u64) -> Result<OneOrMany, E> {
-                self.visit_str(&number.to_string())
-            }
-
-            fn visit_i64<E: Error>(self, number: i64) -> Result<OneOrMany, E> {
-                self.visit_str(&number.to_string())
-            }
-
-            fn visit_f64<E: Error>(self, number: f64) -> Result<OneOrMany, E> {
-                self.visit_str(&number.to_string())
-            }
-
-            fn visit_bool<E: Error>(self, value: bool) -> Result<OneOrMany, E> {
-                self.visit_str(&value.to_string())
-            }
+            as_texts! { OneOrMany; visit_u64: u64, visit_i64: i64, visit_f64: f64, visit_bool: bool }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMany, A::Error> {
                 let mut all = Vec::new();
@@ -170,8 +165,70 @@ impl JsonSchema for OneOrMany {
     }
 }
 
-/// Header fields or query parameters, and the values that they must have.
-pub(crate) type FieldValues = Named<At<String>>;
+/// Header fields, parameters, or fields of a body, and the values that they must have.
+pub(crate) type FieldValues = Named<At<FieldWanted>>;
+
+/// The texts of which a field must have one, or whether it must be there.
+#[derive(Debug)]
+pub(crate) enum FieldWanted {
+    Texts(OneOrMany),
+    Presence { present: bool },
+}
+
+/// Whether a field must be there, with any value.
+#[derive(Debug, serde::Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "presence")]
+struct Presence {
+    /// `false` where the field must not be there.
+    present: bool,
+}
+
+impl<'de> Deserialize<'de> for FieldWanted {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Wanted;
+
+        impl<'de> Visitor<'de> for Wanted {
+            type Value = FieldWanted;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text, a list of texts, or { present: true }")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<FieldWanted, E> {
+                Ok(FieldWanted::Texts(OneOrMany::One(text.to_owned())))
+            }
+
+            as_texts! { FieldWanted; visit_u64: u64, visit_i64: i64, visit_f64: f64, visit_bool: bool }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<FieldWanted, A::Error> {
+                OneOrMany::deserialize(SeqAccessDeserializer::new(list)).map(FieldWanted::Texts)
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FieldWanted, A::Error> {
+                let Presence { present } = Presence::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(FieldWanted::Presence { present })
+            }
+        }
+
+        deserializer.deserialize_any(Wanted)
+    }
+}
+
+impl JsonSchema for FieldWanted {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "field_wanted".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let (texts, presence) = (OneOrMany::json_schema(generator), generator.subschema_for::<Presence>());
+        json_schema!({ "anyOf": [texts, presence] })
+    }
+}
 
 /// A text, or names with their values.
 #[derive(Debug)]
@@ -201,17 +258,7 @@ impl<'de, T: EntryShape> Deserialize<'de> for TextOr<T> {
                 Ok(TextOr::Text(text.to_owned()))
             }
 
-            fn visit_u64<E: Error>(self, number: u64) -> Result<TextOr<T>, E> {
-                self.visit_str(&number.to_string())
-            }
-
-            fn visit_i64<E: Error>(self, number: i64) -> Result<TextOr<T>, E> {
-                self.visit_str(&number.to_string())
-            }
-
-            fn visit_f64<E: Error>(self, number: f64) -> Result<TextOr<T>, E> {
-                self.visit_str(&number.to_string())
-            }
+            as_texts! { TextOr<T>; visit_u64: u64, visit_i64: i64, visit_f64: f64 }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TextOr<T>, A::Error> {
                 T::deserialize(MapAccessDeserializer::new(map)).map(|entry| TextOr::Entry(Box::new(entry)))

@@ -59,9 +59,18 @@ pub(super) fn on_exceeded_of_policy(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn on_missing_key(_: &mut SchemaGenerator) -> Schema {
+    or_status(json!(["share", "skip"]))
+}
+
+pub(super) fn on_unreadable_body(_: &mut SchemaGenerator) -> Schema {
+    or_status(json!(["match", "skip"]))
+}
+
+/// One of these words, or the status of a refusal.
+fn or_status(words: Value) -> Schema {
     json_schema!({
         "anyOf": [
-            { "enum": ["share", "skip"] },
+            { "enum": words },
             { "type": "integer", "minimum": 400, "maximum": 599 },
             { "type": "string", "pattern": r"^[45][0-9][0-9]$|\$\{" },
         ]

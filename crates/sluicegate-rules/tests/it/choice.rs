@@ -322,3 +322,40 @@ proptest! {
         }
     }
 }
+
+/// Such values were once compared as they are, and never met.
+#[test]
+fn values_are_lists_and_patterns_and_may_be_required_or_forbidden() {
+    let text = "
+version: 1
+policies:
+  a: { quota: 10/min, table_size: 1 }
+rules:
+  - { name: bots, only_if: { header: { user-agent: [\"*bot*\", curl] } }, limit: a, share: 1/9, key: everybody }
+  - { name: listed, only_if: { header: { x-plan: [free, pro] } }, limit: a, share: 1/9, key: everybody }
+  - { name: named, only_if: { header: { x-user: \"*\" } }, limit: a, share: 1/9, key: everybody }
+  - { name: required, only_if: { query: { token: { present: true } } }, limit: a, share: 1/9, key: everybody }
+  - { name: nameless, only_if: { header: { x-user: { present: false } }, query: { token: { present: false } } }, limit: a, share: 1/9, key: everybody }
+  - { name: paged, only_if: { query: { page: [1, 2, \"9*\"] } }, limit: a, share: 1/9, key: everybody }
+";
+    let rules = rules(text);
+    for (target, headers, expected) in [
+        ("/", &[][..], &["nameless"][..]),
+        ("/", &[("user-agent", "some bot 1.0")], &["bots", "nameless"]),
+        ("/", &[("user-agent", "curl")], &["bots", "nameless"]),
+        ("/", &[("user-agent", "curl/8")], &["nameless"]),
+        ("/", &[("user-agent", "none"), ("user-agent", "bot")], &["bots", "nameless"]),
+        ("/", &[("x-plan", "pro")], &["listed", "nameless"]),
+        ("/", &[("x-plan", "pr"), ("x-user", "")], &["named"]),
+        ("/?token=", &[], &["required"]),
+        ("/?token&page=2", &[], &["required", "paged"]),
+        ("/?p%61ge=%39%39", &[], &["nameless", "paged"]),
+    ] {
+        let mut request = Request::get(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(()).expect("it is a request");
+        assert_eq!(applying(&explained(&rules, &request)), expected, "{target} {headers:?}");
+    }
+}

@@ -415,3 +415,24 @@ fn tiers_that_clients_choose_by_a_header_are_warned_of() {
     let warnings: Vec<_> = file.warnings().iter().map(ToString::to_string).collect();
     assert!(warnings[0].contains("clients choose their tier freely by this header"), "{warnings:#?}");
 }
+
+#[test]
+fn values_that_look_like_regular_expressions_are_worth_a_warning() {
+    for (condition, are_told) in [
+        ("header: { user-agent: \"*bot*\" }", false),
+        ("header: { accept: \"text/*\" }", false),
+        ("header: { user-agent: \"^curl\" }", true),
+        ("query: { token: \".+\" }", true),
+        ("query: { page: [\"1\", \"[0-9]+\"] }", true),
+        ("body: { model: \"(large|small)\" }", true),
+        ("descriptor: { path: \"/api/.*\" }", true),
+    ] {
+        let text = format!(
+            "version: 1\npolicies:\n  a: {{ quota: 5/min }}\nrules:\n  - {{ name: all, only_if: {{ {condition} }}, limit: a, key: everybody }}\n"
+        );
+        let file = RulesFile::parse("rules.yaml", &text, &Variables::none()).expect("it is good");
+        let told: Vec<_> = file.warnings().iter().map(|warning| warning.text()).collect();
+        assert_eq!(told.len(), usize::from(are_told), "{condition}: {told:#?}");
+        assert!(told.iter().all(|text| text.contains("looks like a regular expression")), "{told:#?}");
+    }
+}

@@ -142,6 +142,65 @@ rules:
     }
 }
 
+/// The status of a request with this body, under rules that read it.
+async fn asked(rules: &Rules, encoding: &str, body: &'static str) -> u16 {
+    let upstream = service_fn(async |_: Request<PacedBody<ReadBody<Frames>>>| {
+        Ok::<_, Infallible>(Response::new(Frames::default()))
+    });
+    let request = Request::post("/").header("content-encoding", encoding).body(Frames::from(body));
+    let request = request.expect("it is a request");
+    let response = rules.layer().reading_requests().layer(upstream).oneshot(request).await;
+    response.expect("the upstream does not fail").status().as_u16()
+}
+
+/// A client once chose, by an encoding that it made up, that no limit on a body applied.
+#[tokio::test]
+async fn a_body_that_cannot_be_read_meets_each_limit_on_it_and_no_exemption() {
+    let text = "
+version: 1
+on_unreadable_body: match
+policies:
+  small: { algorithm: fixed-window, quota: 100/min }
+  large: { algorithm: fixed-window, quota: 100/min }
+  others: { algorithm: fixed-window, quota: 100/min }
+  tokens: { algorithm: fixed-window, quota: 10000/min }
+exempt:
+  - { name: tests, only_if: { body: { model: test } } }
+rules:
+  - { name: small, group: models, only_if: { body: { model: [small, \"tiny*\"] } }, limit: small, key: everybody }
+  - { name: large, group: models, only_if: { body: { model: large } }, limit: large, key: everybody }
+  - { name: big, group: models, only_if: { body: { model: big } }, limit: large, key: everybody, cost: 2 }
+  - { name: others, only_if: { not: { body: { model: large } } }, limit: others, key: everybody }
+  - { name: all, limit: tokens, key: everybody, cost: { json: max_tokens, min: 1, max: 900, missing: 500 } }
+";
+    const LARGE: &str = "{\"model\": \"large\", \"max_tokens\": 2e2}";
+    for (case, encoding, body, expected) in [
+        ("test", "", "{\"model\": \"test\"}", [0, 0, 0, 0]),
+        ("small", "", "{\"model\": \"tiny-2\"}", [1, 0, 1, 500]),
+        ("large", "", LARGE, [0, 1, 0, 200]),
+        ("gzip", "gzip", LARGE, [1, 1, 1, 900]),
+        ("a list", "", "[{\"model\": \"large\"}]", [1, 1, 1, 900]),
+        ("null", "", "{\"model\": null, \"max_tokens\": null}", [1, 1, 1, 900]),
+        ("empty", "", "", [0, 0, 1, 500]),
+    ] {
+        let rules = rules(text);
+        assert_eq!(asked(&rules, encoding, body).await, 200, "{case}");
+        let used = ["small", "large", "others", "tokens"].map(|policy| {
+            let limiter = rules.store().limiters().get(policy).expect("the file names it");
+            let peek = limiter.peek("everybody").now().ok().and_then(Result::ok);
+            let left = peek.expect("memory answers at once").remaining();
+            if policy == "tokens" { 10_000 - left } else { 100 - left }
+        });
+        assert_eq!(used, expected, "{case}");
+        for (treatment, status) in
+            [("skip", 200), ("415", if expected[3] == 900 && case != "null" { 415 } else { 200 })]
+        {
+            let rules = self::rules(&text.replace("body: match", &format!("body: {treatment}")));
+            assert_eq!(asked(&rules, encoding, body).await, status, "{case} {treatment}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn fields_of_the_body_are_keys_conditions_and_reservations() {
     let text = "

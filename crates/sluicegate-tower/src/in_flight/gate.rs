@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::header::UPGRADE;
-use http::{Method, Request, Response, StatusCode};
+use http::{Request, Response, StatusCode};
 use sluicegate_core::Key;
 use sluicegate_in_flight::{InFlight, NoPermit, NoPermitKind, Permit};
 use smallvec::SmallVec;
 
+use crate::frames::upgrades;
 use crate::guard::lookup::Lookup;
 use crate::guard::{Gate, Next, Place, Step, sealed};
 use crate::in_flight::layer::PermitSettings;
@@ -263,9 +263,8 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
             request.extensions_mut().insert(then.clone());
         }
         let Some(held) = &pass.held else { return };
-        let upgrades = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
         // For the code that will own the connection, and for a handler that stops when its permit is lost.
-        if upgrades || held.permits().any(|permit| permit.in_flight().sharing().is_some()) {
+        if upgrades(request) || held.permits().any(|permit| permit.in_flight().sharing().is_some()) {
             held.clone().enter(request.extensions_mut());
         }
     }

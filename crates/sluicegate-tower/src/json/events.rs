@@ -2,110 +2,91 @@
 
 use std::ops::Range;
 
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 use smallvec::SmallVec;
 
-use crate::json::{FieldPath, JsonScanner};
+use crate::json::{FieldPath, read_object};
 
-const DATA: &[u8] = b"data";
+/// The most bytes that are kept of an event. A longer one is ignored.
+const LONGEST: usize = 1024 * 1024;
 
 /// Reads fields of the JSON objects in the `data` of events: the last value of each field counts. Data that is not an object, such as
 /// `[DONE]`, and incomplete objects are ignored.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct EventStream {
-    at: EventPart,
+    paths: Vec<FieldPath>,
+    /// The line that is being read, if it came in pieces.
+    line: Vec<u8>,
     /// Whether the last byte was a carriage return, after which a line feed does not end another line.
     after_return: bool,
-    event: JsonScanner,
+    /// The data of the event.
+    data: Vec<u8>,
     last: SmallVec<[Option<u64>; 2]>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum EventPart {
-    /// In the name of a field, with this number of bytes equal to `data`.
-    Name(usize),
-    Colon,
-    Data,
-    /// In the rest of another line.
-    Other,
 }
 
 impl EventStream {
     pub(crate) fn new(paths: Vec<FieldPath>) -> Self {
-        let event = JsonScanner::new(paths);
-        let last = (0..event.len()).map(|_| None).collect();
-        Self { at: EventPart::Name(0), after_return: false, event, last }
+        let last = paths.iter().map(|_| None).collect();
+        Self { paths, line: Vec::new(), after_return: false, data: Vec::new(), last }
     }
 
-    /// The numbers found so far of the fields in this range.
+    /// The numbers found so far of the fields in this range, also in a last event that no empty line ends.
     pub(crate) fn found(&self, fields: Range<usize>) -> impl Iterator<Item = Option<u64>> {
-        self.last.get(fields).unwrap_or_default().iter().copied()
+        let mut ended = self.clone();
+        ended.feed(b"\n\n");
+        ended.last.into_iter().skip(fields.start).take(fields.len())
     }
 
     /// Reads the next piece of the stream.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
-        while let Some((&byte, rest)) = bytes.split_first() {
-            if std::mem::take(&mut self.after_return) && byte == b'\n' {
+        while !bytes.is_empty() {
+            if std::mem::take(&mut self.after_return)
+                && let Some(rest) = bytes.strip_prefix(b"\n")
+            {
                 bytes = rest;
                 continue;
             }
-            bytes = match self.at {
-                _ if is_end(&byte) => {
-                    self.end_line();
-                    self.after_return = byte == b'\r';
-                    rest
-                }
-                EventPart::Name(length) => {
-                    self.at = match DATA.get(length) {
-                        Some(next) if *next == byte => EventPart::Name(length + 1),
-                        None if byte == b':' => EventPart::Colon,
-                        _ => EventPart::Other,
-                    };
-                    rest
-                }
-                EventPart::Colon => {
-                    self.at = EventPart::Data;
-                    if byte == b' ' { rest } else { bytes }
-                }
-                EventPart::Data | EventPart::Other => {
-                    let (line, rest) = bytes.split_at(memchr2(b'\n', b'\r', bytes).unwrap_or(bytes.len()));
-                    if matches!(self.at, EventPart::Data) && !self.is_skipped(line, rest) {
-                        self.read(line);
-                    }
-                    rest
-                }
+            let Some(end) = memchr2(b'\n', b'\r', bytes) else {
+                keep(bytes, &mut self.line);
+                return;
             };
+            self.after_return = bytes[end] == b'\r';
+            if self.line.is_empty() {
+                self.read_line(&bytes[..end]);
+            } else {
+                keep(&bytes[..end], &mut self.line);
+                let line = std::mem::take(&mut self.line);
+                self.read_line(&line);
+            }
+            bytes = &bytes[end + 1..];
         }
     }
 
-    fn end_line(&mut self) {
-        match self.at {
-            // An empty line ends the event.
-            EventPart::Name(0) => self.event.reset(),
-            EventPart::Data => self.read(b"\n"),
-            _ => {}
+    fn read_line(&mut self, line: &[u8]) {
+        if let Some(data) = line.strip_prefix(b"data:") {
+            keep(data.strip_prefix(b" ").unwrap_or(data), &mut self.data);
+            keep(b"\n", &mut self.data);
+        } else if line.is_empty() {
+            self.end_event();
         }
-        self.at = EventPart::Name(0);
     }
 
-    /// Whether this line is a whole event that has none of the fields, like most lines of a stream.
-    fn is_skipped(&self, line: &[u8], rest: &[u8]) -> bool {
-        let behind = rest.strip_prefix(b"\r\n").or_else(|| rest.get(1..)).unwrap_or_default();
-        self.event.is_before() && behind.first().is_some_and(is_end) && self.event.lacks_all(line)
-    }
-
-    fn read(&mut self, data: &[u8]) {
-        if self.event.is_complete() {
-            return;
-        }
-        self.event.feed(data);
-        if self.event.is_complete() {
-            let found = self.event.found(0..self.last.len());
-            self.last.iter_mut().zip(found).for_each(|(last, found)| *last = found.or(*last));
+    fn end_event(&mut self) {
+        let data = std::mem::take(&mut self.data);
+        // Most events of a stream have none of the fields.
+        let may_have = memchr(b'\\', &data).is_some() || self.paths.iter().any(|path| path.may_be_in(&data));
+        if data.len() <= LONGEST
+            && may_have
+            && let Some(found) = read_object(&data, &self.paths)
+        {
+            let numbers = found.into_iter().map(|value| value?.number);
+            self.last.iter_mut().zip(numbers).for_each(|(last, number)| *last = number.or(*last));
         }
     }
 }
 
-fn is_end(byte: &u8) -> bool {
-    matches!(byte, b'\n' | b'\r')
+/// Keeps these bytes, up to one more than the longest event.
+fn keep(bytes: &[u8], kept: &mut Vec<u8>) {
+    let room = (LONGEST + 1).saturating_sub(kept.len());
+    kept.extend_from_slice(&bytes[..bytes.len().min(room)]);
 }

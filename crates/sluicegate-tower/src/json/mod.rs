@@ -1,6 +1,7 @@
-//! Reads fields of JSON that comes in pieces, without buffering: one object, or server-sent events.
+//! Reads fields of JSON: of a whole object; of one that comes in pieces, without buffering; and of server-sent events.
 
 mod events;
+mod object;
 mod pass;
 mod path;
 mod scanner;
@@ -8,5 +9,6 @@ mod scanner;
 mod tests;
 
 pub(crate) use self::events::EventStream;
+pub(crate) use self::object::{FieldValue, read_object, whole_number};
 pub(crate) use self::path::FieldPath;
-pub(crate) use self::scanner::{FieldValue, JsonScanner};
+pub(crate) use self::scanner::JsonScanner;

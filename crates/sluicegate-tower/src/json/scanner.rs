@@ -6,28 +6,28 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use memchr::{memchr, memchr2};
+use memchr::memchr2;
 use smallvec::SmallVec;
 
 use crate::json::FieldPath;
+use crate::json::object::whole_number;
 use crate::json::pass::Passed;
 
 /// The bytes that one byte of a name may take: `\u0061` is `a`.
 const LONGEST_ESCAPE: usize = 6;
 
-/// The longest text of a field, in bytes with its escapes. A longer text is not found.
-const LONGEST_TEXT: usize = 1024;
+/// The longest number of a field, in bytes. A longer one is not found.
+const LONGEST_NUMBER: usize = 64;
 
-/// Reads whole numbers, and texts if requested, at some paths of an object. A repeated field counts with its last value, as in
-/// `serde_json`; a number that is not a `u64` is not found.
+/// Reads whole numbers at some paths of an object. A repeated field counts with its last value, as in `serde_json`; a number that is not
+/// [whole](whole_number), or is negative, is not found.
 #[derive(Clone, Debug)]
 pub(crate) struct JsonScanner {
     fields: SmallVec<[WantedField; 2]>,
-    wants_texts: bool,
     at: ScanPart,
     /// The number of open objects within the outermost one; all are on the path of a field.
     depth: usize,
-    /// The name or text that is being read, with its escapes.
+    /// The name or number that is being read, a name with its escapes.
     name: SmallVec<[u8; 32]>,
     /// The longest name that can be one of a path.
     longest: usize,
@@ -38,14 +38,7 @@ struct WantedField {
     path: FieldPath,
     /// The number of names at the beginning of the path that lead to the scanner's position.
     matched: usize,
-    found: Option<FieldValue>,
-}
-
-/// The value of a field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum FieldValue {
-    Number(u64),
-    Text(String),
+    found: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,21 +47,18 @@ enum ScanPart {
     Start,
     /// Before a name, or the end of an object.
     Object,
-    /// In a name, or in the text of a field.
-    Quoted {
-        is_name: bool,
+    /// In a name.
+    Name {
         escaped: bool,
     },
     Colon,
     Value,
-    /// In the number of a field; `None` if it is not a whole number.
-    Number(Option<u64>),
+    /// In the number of a field.
+    Number,
     /// In a skipped value, or before it.
     Within(Passed),
     /// After the object, or after a value that is not an object.
-    End {
-        is_complete: bool,
-    },
+    End,
 }
 
 impl JsonScanner {
@@ -77,45 +67,12 @@ impl JsonScanner {
         let fields: SmallVec<_> = paths.map(|path| WantedField { path, matched: 0, found: None }).collect();
         let names = fields.iter().flat_map(|field: &WantedField| field.path.names());
         let longest = names.map(|name| name.len() * LONGEST_ESCAPE).max().unwrap_or(0);
-        Self { fields, wants_texts: false, at: ScanPart::Start, depth: 0, name: SmallVec::new(), longest }
-    }
-
-    /// As [`new`](Self::new), for numbers and texts.
-    pub(crate) fn of_all(paths: Vec<FieldPath>) -> Self {
-        Self { wants_texts: true, ..Self::new(paths) }
+        Self { fields, at: ScanPart::Start, depth: 0, name: SmallVec::new(), longest }
     }
 
     /// The numbers found so far of the fields in this range.
     pub(crate) fn found(&self, fields: Range<usize>) -> impl Iterator<Item = Option<u64>> {
-        self.fields.get(fields).unwrap_or_default().iter().map(|field| match field.found {
-            Some(FieldValue::Number(number)) => Some(number),
-            _ => None,
-        })
-    }
-
-    /// The fields found so far, with their values.
-    pub(crate) fn into_found(self) -> impl Iterator<Item = (FieldPath, FieldValue)> {
-        self.fields.into_iter().filter_map(|field| Some((field.path, field.found?)))
-    }
-
-    /// Whether later text cannot change the values found.
-    pub(crate) fn is_over(&self) -> bool {
-        matches!(self.at, ScanPart::End { .. })
-    }
-
-    /// Whether the object has not begun.
-    pub(crate) fn is_before(&self) -> bool {
-        matches!(self.at, ScanPart::Start)
-    }
-
-    /// Whether none of the fields can be in this text.
-    pub(crate) fn lacks_all(&self, text: &[u8]) -> bool {
-        memchr(b'\\', text).is_none() && !self.fields.iter().any(|field| field.path.may_be_in(text))
-    }
-
-    /// The number of fields.
-    pub(crate) fn len(&self) -> usize {
-        self.fields.len()
+        self.fields.get(fields).unwrap_or_default().iter().map(|field| field.found)
     }
 
     /// The bytes that are held for names.
@@ -124,31 +81,17 @@ impl JsonScanner {
         self.name.capacity()
     }
 
-    /// Whether the whole object has been read.
-    pub(crate) fn is_complete(&self) -> bool {
-        matches!(self.at, ScanPart::End { is_complete: true })
-    }
-
-    /// Starts another object.
-    pub(crate) fn reset(&mut self) {
-        (self.at, self.depth) = (ScanPart::Start, 0);
-        for field in &mut self.fields {
-            (field.matched, field.found) = (0, None);
-        }
-    }
-
     /// Reads the next piece of the text.
     pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
         while let Some((&byte, rest)) = bytes.split_first() {
             bytes = match self.at {
                 ScanPart::Within(value) => self.pass(value, bytes),
-                ScanPart::Quoted { is_name, escaped } => self.read_quoted(is_name, escaped, bytes),
-                ScanPart::End { .. } => return,
-                ScanPart::Number(number) => self.read_number(number, bytes),
+                ScanPart::Name { escaped } => self.read_name(escaped, bytes),
+                ScanPart::End => return,
+                ScanPart::Number => self.read_number(bytes),
                 _ if byte.is_ascii_whitespace() => rest,
                 ScanPart::Start => {
-                    self.at =
-                        if byte == b'{' { ScanPart::Object } else { ScanPart::End { is_complete: false } };
+                    self.at = if byte == b'{' { ScanPart::Object } else { ScanPart::End };
                     rest
                 }
                 ScanPart::Object => {
@@ -156,8 +99,7 @@ impl JsonScanner {
                     rest
                 }
                 ScanPart::Colon => {
-                    self.at =
-                        if byte == b':' { ScanPart::Value } else { ScanPart::End { is_complete: false } };
+                    self.at = if byte == b':' { ScanPart::Value } else { ScanPart::End };
                     rest
                 }
                 ScanPart::Value => self.begin_value(byte, bytes),
@@ -170,42 +112,37 @@ impl JsonScanner {
             b',' => {}
             b'"' => {
                 self.name.clear();
-                self.at = ScanPart::Quoted { is_name: true, escaped: false };
+                self.at = ScanPart::Name { escaped: false };
             }
-            b'}' if self.depth == 0 => self.at = ScanPart::End { is_complete: true },
+            b'}' if self.depth == 0 => self.at = ScanPart::End,
             b'}' => {
                 self.depth -= 1;
                 self.end_value();
             }
-            _ => self.at = ScanPart::End { is_complete: false },
+            _ => self.at = ScanPart::End,
         }
     }
 
-    fn read_quoted<'a>(&mut self, is_name: bool, escaped: bool, bytes: &'a [u8]) -> &'a [u8] {
-        let longest = if is_name { self.longest } else { LONGEST_TEXT };
+    fn read_name<'a>(&mut self, escaped: bool, bytes: &'a [u8]) -> &'a [u8] {
         let length = if escaped { 1 } else { memchr2(b'"', b'\\', bytes).unwrap_or(bytes.len()) };
         let (read, rest) = bytes.split_at(length);
-        if is_name && self.name.is_empty() && rest.first() == Some(&b'"') {
+        if self.name.is_empty() && rest.first() == Some(&b'"') {
             // Nearly every name: whole, and without escapes.
             self.match_name(read);
             return &rest[1..];
         }
-        self.keep(read, longest);
+        self.keep(read, self.longest);
         let Some((&end, behind)) = rest.split_first().filter(|_| !escaped) else {
-            self.at = ScanPart::Quoted { is_name, escaped: false };
+            self.at = ScanPart::Name { escaped: false };
             return rest;
         };
-        if end == b'"' && is_name {
+        if end == b'"' {
             let read = std::mem::take(&mut self.name);
             // An unreadable name matches no path, like the empty name, which no path has.
-            self.match_name(plain(&read, longest).as_deref().unwrap_or_default());
-        } else if end == b'"' {
-            let text = plain(&self.name, longest).and_then(|text| String::from_utf8(text.into_owned()).ok());
-            self.set(text.map(FieldValue::Text));
-            self.end_value();
+            self.match_name(plain(&read, self.longest).as_deref().unwrap_or_default());
         } else {
-            self.keep(&[end], longest);
-            self.at = ScanPart::Quoted { is_name, escaped: true };
+            self.keep(&[end], self.longest);
+            self.at = ScanPart::Name { escaped: true };
         }
         behind
     }
@@ -238,35 +175,25 @@ impl JsonScanner {
                 self.depth = here;
                 ScanPart::Object
             }
-            b'"' if self.wants_texts && wanted.any(|field| field.path.names().len() == here) => {
-                self.name.clear();
-                ScanPart::Quoted { is_name: false, escaped: false }
-            }
             b'-' | b'0'..=b'9' if wanted.any(|field| field.path.names().len() == here) => {
-                ScanPart::Number(byte.checked_sub(b'0').map(u64::from))
+                self.at = ScanPart::Number;
+                self.name.clear();
+                return bytes;
             }
-            b',' | b'}' | b']' | b':' => ScanPart::End { is_complete: false },
+            b',' | b'}' | b']' | b':' => ScanPart::End,
             _ => return self.pass(Passed::default(), bytes),
         };
         &bytes[1..]
     }
 
-    /// Sets the value of the fields at this position.
-    fn set(&mut self, found: Option<FieldValue>) {
-        let here = self.depth + 1;
-        let whole = |field: &&mut WantedField| field.matched == here && field.path.names().len() == here;
-        self.fields.iter_mut().filter(whole).for_each(|field| field.found.clone_from(&found));
-    }
-
-    fn read_number<'a>(&mut self, mut number: Option<u64>, bytes: &'a [u8]) -> &'a [u8] {
+    fn read_number<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let (digits, rest) = split_word(bytes);
-        for byte in digits {
-            let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10).map(u64::from);
-            number = number.zip(digit).and_then(|(number, digit)| number.checked_mul(10)?.checked_add(digit));
-        }
-        self.at = ScanPart::Number(number);
+        self.keep(digits, LONGEST_NUMBER);
         if !rest.is_empty() {
-            self.set(number.map(FieldValue::Number));
+            let text = std::str::from_utf8(&self.name).ok().filter(|text| text.len() <= LONGEST_NUMBER);
+            let (number, here) = (text.and_then(whole_number), self.depth + 1);
+            let whole = |field: &&mut WantedField| field.matched == here && field.path.names().len() == here;
+            self.fields.iter_mut().filter(whole).for_each(|field| field.found = number);
             self.end_value();
         }
         rest

@@ -1,5 +1,6 @@
 //! Bodies of requests with a beginning that was read: [`ReadBody`].
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -10,6 +11,9 @@ use http_body::{Body, Frame, SizeHint};
 
 use crate::frames::{as_bytes, longer_by};
 
+/// The most frames that are read of a request, which bounds the memory for small frames.
+const MOST_FRAMES: usize = 1024;
+
 type Framed<E> = Result<Frame<Bytes>, E>;
 
 /// The body of a request behind a [`RequestFieldsLayer`](crate::request_fields::RequestFieldsLayer): first the frames that the layer has
@@ -17,29 +21,50 @@ type Framed<E> = Result<Frame<Bytes>, E>;
 pub struct ReadBody<B: Body> {
     /// Frames that were read and have to be passed on.
     ahead: VecDeque<Framed<B::Error>>,
+    /// The bytes of data in them.
+    bytes: usize,
     body: B,
     has_ended: bool,
 }
 
 impl<B: Body> ReadBody<B> {
     pub(super) fn new(body: B) -> Self {
-        Self { ahead: VecDeque::new(), body, has_ended: false }
+        Self { ahead: VecDeque::new(), bytes: 0, body, has_ended: false }
     }
 
-    /// The number of frames that were read.
-    pub(super) fn frames(&self) -> usize {
-        self.ahead.len()
+    /// The data that was read.
+    pub(super) fn data(&self) -> Cow<'_, [u8]> {
+        let mut pieces = self.ahead.iter().filter_map(|frame| frame.as_ref().ok()?.data_ref());
+        match (pieces.next(), pieces.next()) {
+            (None, _) => Cow::Borrowed(&[]),
+            (Some(whole), None) => Cow::Borrowed(whole),
+            (Some(first), Some(second)) => {
+                [first, second].into_iter().chain(pieces).flatten().copied().collect()
+            }
+        }
     }
 }
 
 impl<B: Body + Unpin> ReadBody<B> {
-    /// Reads a frame of data ahead; `None` at the end.
-    pub(super) fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Option<&[u8]>> {
-        let frame = ready!(self.poll_inner(cx));
-        self.has_ended = frame.is_none();
-        self.ahead.extend(frame);
-        let data = self.ahead.back().filter(|_| !self.has_ended);
-        Poll::Ready(data.and_then(|frame| frame.as_ref().ok()?.data_ref()).map(|data| &**data))
+    /// Reads the body ahead: `true` at its end, `false` if it breaks off, has more bytes than these, or more frames than are read.
+    pub(super) fn poll_whole(&mut self, at_most: usize, cx: &mut Context<'_>) -> Poll<bool> {
+        while !self.has_ended {
+            if self.ahead.len() >= MOST_FRAMES || self.bytes > at_most {
+                return Poll::Ready(false);
+            }
+            match ready!(self.poll_inner(cx)) {
+                Some(frame) => {
+                    let is_broken = frame.is_err();
+                    self.bytes += frame.as_ref().ok().and_then(Frame::data_ref).map_or(0, Bytes::len);
+                    self.ahead.push_back(frame);
+                    if is_broken {
+                        return Poll::Ready(false);
+                    }
+                }
+                None => self.has_ended = true,
+            }
+        }
+        Poll::Ready(self.bytes <= at_most)
     }
 
     fn poll_inner(&mut self, cx: &mut Context<'_>) -> Poll<Option<Framed<B::Error>>> {

@@ -1,44 +1,49 @@
 //! Reads the beginning of requests: [`RequestFieldsLayer`].
 
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::header::UPGRADE;
-use http::{Method, Request};
+use http::Request;
 use http_body::Body;
+use pin_project_lite::pin_project;
 use sluicegate_core::ConfigError;
 use tokio::time::Sleep;
 use tower_layer::Layer;
 use tower_service::Service;
 
+use crate::frames::upgrades;
 use crate::guard::queue::Queue;
 use crate::guard::{Gate, Guarded, Next, Place, ResponseFuture, Step, sealed};
-use crate::json::{FieldPath, JsonScanner};
-use crate::request_fields::{ReadBody, RequestFields};
+use crate::json::FieldPath;
+use crate::request_fields::{OnUnreadable, ReadBody, RequestFields};
 use crate::settle::tap::is_encoded;
-
-/// The most frames that are read of a request, which bounds the memory for small frames.
-const MOST_FRAMES: usize = 1024;
 
 /// Reads fields of a request's JSON before the request continues, for limits inside this layer: see
 /// [the module](crate::request_fields). The inner service gets a [`ReadBody`] with the whole body.
 ///
-/// A request waits until its JSON object has ended, until its body is longer than the [bound](Self::at_most), or for
-/// [a time](Self::within) at most; fields that were not found then are missing. A body that is compressed, or that does not begin as a JSON
-/// object, is not waited for, nor is a body that arrives while the [most](Self::at_once) are being read.
+/// A request waits until its body has ended, is longer than the [bound](Self::at_most), or for [a time](Self::within) at most. A body that
+/// cannot be read is treated [as the layer says](Self::on_unreadable); one that is encoded, or that arrives while the [most](Self::at_once)
+/// are being read, is not waited for. A request without a body has no fields.
 #[derive(Clone)]
 pub struct RequestFieldsLayer(Arc<FieldReader>);
 
 #[derive(Clone)]
 struct FieldReader {
     /// Swapped when the file of rules changes.
-    fields: Arc<ArcSwap<Vec<FieldPath>>>,
+    wanted: Arc<ArcSwap<WantedFields>>,
     at_most: usize,
     within: Duration,
     queue: Queue,
+}
+
+#[derive(Clone, Debug)]
+struct WantedFields {
+    paths: Vec<FieldPath>,
+    on_unreadable: OnUnreadable,
 }
 
 impl RequestFieldsLayer {
@@ -48,7 +53,7 @@ impl RequestFieldsLayer {
     /// When a field is not a valid path.
     pub fn new<F: AsRef<str>>(fields: impl IntoIterator<Item = F>) -> Result<Self, ConfigError> {
         Ok(Self(Arc::new(FieldReader {
-            fields: Arc::new(ArcSwap::from_pointee(paths(fields)?)),
+            wanted: Arc::new(ArcSwap::new(WantedFields::of(fields, OnUnreadable::Match)?)),
             at_most: 256 * 1024,
             within: Duration::from_secs(5),
             queue: Queue::up_to(1_000),
@@ -67,11 +72,20 @@ impl RequestFieldsLayer {
         self.with(|shared| shared.within = longest)
     }
 
-    /// Sets how many bodies are read at once, in all services of this layer together, which bounds their memory: others continue
-    /// unread. Default: 1,000.
+    /// Sets how many bodies are read at once, in all services of this layer together, which bounds their memory: others
+    /// cannot be read. Default: 1,000.
     #[must_use]
     pub fn at_once(self, requests: usize) -> Self {
         self.with(|shared| shared.queue = Queue::up_to(requests))
+    }
+
+    /// Sets the treatment of requests whose bodies cannot be read. Default: [`OnUnreadable::Match`].
+    #[must_use]
+    pub fn on_unreadable(self, treatment: OnUnreadable) -> Self {
+        self.with(|shared| {
+            let paths = shared.wanted.load().paths.clone();
+            shared.wanted = Arc::new(ArcSwap::from_pointee(WantedFields { paths, on_unreadable: treatment }));
+        })
     }
 
     fn with(mut self, change: impl FnOnce(&mut FieldReader)) -> Self {
@@ -79,18 +93,32 @@ impl RequestFieldsLayer {
         self
     }
 
-    /// Reads other fields from now on.
+    /// Reads other fields, and treats unreadable bodies in this way, from now on.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub fn swap<F: AsRef<str>>(&self, fields: impl IntoIterator<Item = F>) -> Result<(), ConfigError> {
-        self.0.fields.store(Arc::new(paths(fields)?));
+    pub fn swap<F: AsRef<str>>(
+        &self,
+        fields: impl IntoIterator<Item = F>,
+        treatment: OnUnreadable,
+    ) -> Result<(), ConfigError> {
+        self.0.wanted.store(WantedFields::of(fields, treatment)?);
         Ok(())
     }
 }
 
-fn paths<F: AsRef<str>>(fields: impl IntoIterator<Item = F>) -> Result<Vec<FieldPath>, ConfigError> {
-    fields.into_iter().map(|field| FieldPath::parse(field.as_ref())).collect()
+impl WantedFields {
+    fn of<F: AsRef<str>>(
+        fields: impl IntoIterator<Item = F>,
+        on_unreadable: OnUnreadable,
+    ) -> Result<Arc<Self>, ConfigError> {
+        let paths: Result<_, _> = fields.into_iter().map(|field| FieldPath::parse(field.as_ref())).collect();
+        Ok(Arc::new(Self { paths: paths?, on_unreadable }))
+    }
+
+    fn unreadable(&self) -> RequestFields {
+        RequestFields::unreadable(self.on_unreadable)
+    }
 }
 
 /// A service behind a [`RequestFieldsLayer`].
@@ -123,13 +151,14 @@ where
     }
 }
 
-/// A request whose body is being read.
-#[derive(Debug)]
-#[expect(unnameable_types, reason = "only the guard has one")]
-pub struct FieldReading {
-    scanner: JsonScanner,
-    bytes: usize,
-    latest: std::pin::Pin<Box<Sleep>>,
+pin_project! {
+    /// A request whose body is being read.
+    #[derive(Debug)]
+    pub struct FieldReading {
+        wanted: Arc<WantedFields>,
+        #[pin]
+        latest: Sleep,
+    }
 }
 
 impl sealed::Sealed for RequestFieldsLayer {}
@@ -140,7 +169,7 @@ where
 {
     type Response = Res;
     type Error = E;
-    type Wait = Box<FieldReading>;
+    type Wait = Pin<Box<FieldReading>>;
     type Pass = Option<RequestFields>;
 
     fn begin(
@@ -148,47 +177,36 @@ where
         request: &Request<ReadBody<B>>,
         place: &mut Place,
     ) -> Next<Self, Request<ReadBody<B>>, Res, E> {
-        let fields = self.0.fields.load();
-        let is_other = request.method() == Method::CONNECT || request.headers().contains_key(UPGRADE);
-        let is_read = !fields.is_empty()
-            && !is_other
-            && !request.body().is_end_stream()
-            && !is_encoded(request.headers())
-            && self.0.queue.enter(place);
-        if !is_read {
-            return Step::Go(None);
+        let wanted = self.0.wanted.load_full();
+        let (head, body) = (request.headers(), request.body());
+        if wanted.paths.is_empty() {
+            Step::Go(None)
+        } else if body.is_end_stream() {
+            Step::Go(Some(RequestFields::found([])))
+        } else if upgrades(request) || is_encoded(head) || !self.0.queue.enter(place) {
+            Step::Go(Some(wanted.unreadable()))
+        } else {
+            Step::Wait(Box::pin(FieldReading { wanted, latest: tokio::time::sleep(self.0.within) }))
         }
-        let scanner = JsonScanner::of_all(fields.to_vec());
-        let latest = Box::pin(tokio::time::sleep(self.0.within));
-        Step::Wait(Box::new(FieldReading { scanner, bytes: 0, latest }))
     }
 
     fn poll(
         &self,
-        reading: &mut Box<FieldReading>,
+        reading: &mut Pin<Box<FieldReading>>,
         request: &mut Request<ReadBody<B>>,
         _: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<ReadBody<B>>, Res, E>> {
-        let FieldReading { scanner, bytes, latest } = &mut **reading;
-        let body = request.body_mut();
-        while !scanner.is_over() && *bytes <= self.0.at_most && body.frames() < MOST_FRAMES {
-            match body.poll_ahead(cx) {
-                Poll::Ready(Some(data)) => {
-                    *bytes = bytes.saturating_add(data.len());
-                    scanner.feed(data);
-                }
-                Poll::Ready(None) => break,
-                Poll::Pending => {
-                    if latest.as_mut().poll(cx).is_pending() {
-                        return Poll::Pending;
-                    }
-                    break;
-                }
+        let (body, reading) = (request.body_mut(), reading.as_mut().project());
+        let found = match body.poll_whole(self.0.at_most, cx) {
+            Poll::Ready(true) => RequestFields::in_text(&body.data(), &reading.wanted.paths),
+            Poll::Ready(false) => None,
+            Poll::Pending => {
+                ready!(reading.latest.poll(cx));
+                None
             }
-        }
-        let scanner = std::mem::replace(scanner, JsonScanner::of_all(Vec::new()));
-        Poll::Ready(Step::Go(Some(RequestFields::found_by(scanner))))
+        };
+        Poll::Ready(Step::Go(Some(found.unwrap_or_else(|| reading.wanted.unreadable()))))
     }
 
     fn enter(&self, found: &mut Option<RequestFields>, request: &mut Request<ReadBody<B>>) {
@@ -208,6 +226,6 @@ where
 
 impl fmt::Debug for RequestFieldsLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RequestFieldsLayer").field(&self.0.fields.load()).finish()
+        f.debug_tuple("RequestFieldsLayer").field(&self.0.wanted.load()).finish()
     }
 }

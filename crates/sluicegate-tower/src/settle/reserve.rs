@@ -65,7 +65,8 @@ impl Reserve {
         self
     }
 
-    /// Sets the most units that a request reserves, even if it states more; a value that is not a number reserves these, too. Default: no bound; a
+    /// Sets the most units that a request reserves, even if it states more; a value that is not a whole number (`2000.0` and `2e3` are
+    /// 2000), and a body that cannot be read, reserve these, too. Default: no bound; a
     /// request is then refused with 403 if it states more than the limit ever lets pass at once.
     pub fn at_most(mut self, units: u64) -> Self {
         self.at_most = Some(units);
@@ -74,19 +75,21 @@ impl Reserve {
 
     /// The units of a request.
     pub(crate) fn of(&self, request: RequestView<'_>) -> u64 {
-        let (is_there, number) = match &self.said {
+        let number = match &self.said {
             ReserveSource::Header(name) => {
-                (request.headers.contains_key(name), number_in(request.headers, name))
+                let mut values = request.headers.get_all(name).iter();
+                // Of two numbers, a service may read either.
+                values.next().map(|_| number_in(request.headers, name).filter(|_| values.next().is_none()))
             }
-            ReserveSource::Field(field) => {
-                let fields = RequestFields::of(request);
-                let found = fields.and_then(|fields| fields.value(field));
-                (found.is_some(), fields.and_then(|fields| fields.number(field)))
-            }
+            ReserveSource::Field(field) => RequestFields::of(request).and_then(|fields| {
+                let is_there = !fields.is_readable() || fields.has(field);
+                is_there.then(|| fields.number(field))
+            }),
         };
         match number {
-            Some(number) => number.min(self.at_most.unwrap_or(u64::MAX)).max(self.at_least),
-            None => self.at_most.filter(|_| is_there).unwrap_or(self.missing),
+            Some(Some(number)) => number.min(self.at_most.unwrap_or(u64::MAX)).max(self.at_least),
+            Some(None) => self.at_most.unwrap_or(self.missing),
+            None => self.missing,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use http::header::{HeaderMap, HeaderName};
 use sluicegate_core::ConfigError;
 
-use crate::json::FieldPath;
+use crate::json::{FieldPath, whole_number};
 use crate::key::text::{config_error, header_name, unreadable};
 
 /// The most fields of one source.
@@ -253,10 +253,5 @@ impl<S: Into<String>> FromIterator<(S, u64)> for Prices {
 
 /// The whole number in a field.
 pub(super) fn number_in(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
-    let digits = headers.get(name)?.as_bytes().trim_ascii();
-    std::str::from_utf8(digits)
-        .ok()
-        .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))?
-        .parse()
-        .ok()
+    whole_number(std::str::from_utf8(headers.get(name)?.as_bytes().trim_ascii()).ok()?)
 }

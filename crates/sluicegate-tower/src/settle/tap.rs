@@ -138,10 +138,12 @@ impl Drop for Tap {
     }
 }
 
-/// Whether the body of a response is compressed, so that no field in it can be read.
+/// Whether a body is encoded, so that no field in it can be read.
 pub(crate) fn is_encoded(head: &HeaderMap) -> bool {
-    let mut encodings = head.get_all(CONTENT_ENCODING).iter();
-    encodings.any(|encoding| !encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"identity"))
+    let encodings =
+        head.get_all(CONTENT_ENCODING).iter().flat_map(|list| list.as_bytes().split(|byte| *byte == b','));
+    let mut encodings = encodings.map(<[u8]>::trim_ascii);
+    encodings.any(|encoding| !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity"))
 }
 
 /// Appends the paths of these fields, and returns their places.

@@ -148,9 +148,10 @@ impl<'a> QueryParameters<'a> {
         self.pairs.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Whether a parameter has this value, among others.
-    pub(in crate::compile) fn has(&self, name: &str, value: &str) -> bool {
-        self.pairs.contains(&(Cow::Borrowed(name), Cow::Borrowed(value)))
+    /// The values of the parameters with this name.
+    pub(in crate::compile) fn values<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
+        let is_there = self.has_name(name);
+        self.pairs().filter(move |(own, _)| is_there && *own == name).map(|(_, value)| value)
     }
 
     /// Whether a parameter of this name is there.

@@ -9,7 +9,7 @@ mod read;
 use std::fmt;
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderName, Method};
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::path::{PathPattern, Sense};
@@ -19,6 +19,7 @@ pub(crate) use self::facts::Comparison;
 use self::facts::host_of;
 pub(super) use self::facts::{MeantPath, Readings, RequestFacts};
 use super::descriptor::{DescriptorPattern, NotDescribed};
+use super::pattern::FieldPattern;
 use super::plan::TierPlan;
 use crate::read::short;
 
@@ -35,12 +36,14 @@ pub(super) struct Matcher {
     pub methods: Vec<Method>,
     /// Hosts in lower case.
     pub hosts: Vec<String>,
-    /// Header fields that must all be present, each with this value.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Query parameters that must all be present, decoded: `a+b` and `a%20b` are one value.
-    pub query: Vec<(String, String)>,
-    /// Fields of the body that must all be present, each with this text.
-    pub body: Vec<(String, String)>,
+    /// Header fields, all of which must meet their patterns.
+    pub headers: Vec<(HeaderName, FieldPattern)>,
+    /// The same for query parameters, decoded: `a+b` and `a%20b` are one value.
+    pub query: Vec<(String, FieldPattern)>,
+    /// The same for fields of the body.
+    pub body: Vec<(String, FieldPattern)>,
+    /// Whether a field of the body that cannot be read meets its pattern: in doubt, limits apply.
+    takes_unreadable: bool,
     /// The networks that must include the client.
     client: Option<Client>,
     pub tiers: Vec<InTiers>,
@@ -83,8 +86,7 @@ pub(super) enum Mismatch<'a> {
 impl Matcher {
     /// The number of its conditions. Without any, it holds for every request.
     pub(super) fn size(&self) -> usize {
-        let Self { descriptor, paths, sense: _, methods, hosts, headers, query, body, client, tiers, not } =
-            self;
+        let Self { descriptor, paths, methods, hosts, headers, query, body, client, tiers, not, .. } = self;
         let single = [
             descriptor.is_some(),
             paths.is_some(),
@@ -105,6 +107,12 @@ impl Matcher {
     /// Whether it restricts the host.
     pub(super) fn reads_host(&self) -> bool {
         !self.hosts.is_empty() || self.not.as_ref().is_some_and(|not| not.reads_host())
+    }
+
+    /// Whether it looks at a field of the body that cannot be read.
+    pub(super) fn is_in_doubt(&self, request: RequestView<'_>) -> bool {
+        self.body.iter().any(|(field, _)| is_unreadable(request, field))
+            || self.not.as_ref().is_some_and(|not| not.is_in_doubt(request))
     }
 
     /// The first condition that fails in this reading of the path. A `not` applies in this reading only.
@@ -154,19 +162,25 @@ impl Matcher {
                 return Some(Mismatch::Host(host_of(*request), &self.hosts));
             }
         }
-        for (name, value) in &self.headers {
-            if !request.headers.get_all(name).iter().any(|found| found == value) {
+        for (name, wanted) in &self.headers {
+            let texts =
+                request.headers.get_all(name).iter().map(|value| String::from_utf8_lossy(value.as_bytes()));
+            if !wanted.is_met_by(texts) {
                 return Some(Mismatch::Header(name, request.headers.contains_key(name)));
             }
         }
-        for (name, value) in &self.query {
-            if !asking.query().has(name, value) {
+        for (name, wanted) in &self.query {
+            if !wanted.is_met_by(asking.query().values(name)) {
                 return Some(Mismatch::Query(name, asking.query().has_name(name)));
             }
         }
-        for (field, value) in &self.body {
-            let found = RequestFields::of(*request).and_then(|fields| fields.shown(field));
-            if found.as_deref() != Some(value) {
+        for (field, wanted) in &self.body {
+            let found = RequestFields::of(*request).and_then(|fields| fields.text(field));
+            let is_met = match is_unreadable(*request, field) {
+                true => self.takes_unreadable,
+                false => wanted.is_met_by(found),
+            };
+            if !is_met {
                 return Some(Mismatch::Body(field, found.is_some()));
             }
         }
@@ -186,6 +200,10 @@ impl Matcher {
             .filter(|not| not.mismatch_of(asking, reading, true).is_none())
             .map(|_| Mismatch::Not)
     }
+}
+
+fn is_unreadable(request: RequestView<'_>, field: &str) -> bool {
+    RequestFields::of(request).is_some_and(|fields| fields.may_be(field, |_| false))
 }
 
 impl fmt::Display for Mismatch<'_> {

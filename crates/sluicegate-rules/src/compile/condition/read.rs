@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderName, Method};
+use sluicegate_core::ConfigError;
+use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_tower::PeerIp;
-use sluicegate_tower::limits::path::{Fold, PathPattern, Sense};
+use sluicegate_tower::limits::path::{Fold, PathPattern, Purpose, Sense};
 use sluicegate_tower::request_fields::FieldKey;
 
 use super::{Client, Comparison, DescriptorPattern, InTiers, Matcher, any};
 use crate::at::At;
 use crate::compile::keys::Keys;
+use crate::compile::pattern::FieldPattern;
 use crate::compile::tiers::AllTiers;
 use crate::compile::{networks, refuse};
 use crate::error::Problems;
@@ -43,10 +46,12 @@ impl Matcher {
         let methods = methods.iter().filter_map(|method| self::method(method, problems)).collect();
         let hosts = texts(&condition.host);
         let hosts = hosts.iter().filter_map(|host| self::host(host, problems)).collect();
-        let headers = condition.header.as_ref().map(|fields| headers(fields, problems)).unwrap_or_default();
-        let query = condition.query.as_ref().map_or(&[][..], |fields| &fields.value.0);
-        let query = query.iter().map(|(name, value)| (name.value.clone(), value.value.clone())).collect();
-        let body = condition.body.as_ref().map(|fields| body(fields, problems)).unwrap_or_default();
+        let headers = patterns(&condition.header, header_name, problems);
+        let query = patterns(&condition.query, |name| Ok(name.to_owned()), problems);
+        let body =
+            patterns(&condition.body, |field| FieldKey::new(field).map(|_| field.to_owned()), problems);
+        // An exemption must hold for sure, and so must everything within a `not` of other sections.
+        let takes_unreadable = (comparison.purpose == Purpose::Exempt) == (sense == Sense::NotIn);
         let client = texts(&condition.client);
         let client = if client.is_empty() { None } else { within(&client, keys, problems) };
         let named = condition.tier.as_ref().map_or(&[][..], |named| &named.value.0);
@@ -58,7 +63,20 @@ impl Matcher {
             .as_ref()
             .map(|not| Box::new(Self::in_sense(&not.value, (keys, tiers), (comparison, opposite), problems)));
         let descriptor = DescriptorPattern::of(condition, problems);
-        Self { descriptor, paths, sense, methods, hosts, headers, query, body, client, tiers: in_tiers, not }
+        Self {
+            descriptor,
+            paths,
+            sense,
+            methods,
+            hosts,
+            headers,
+            query,
+            body,
+            takes_unreadable,
+            client,
+            tiers: in_tiers,
+            not,
+        }
     }
 }
 
@@ -161,30 +179,24 @@ fn method(method: &At<String>, problems: &mut Problems<'_>) -> Option<Method> {
     found
 }
 
-fn headers(fields: &At<FieldValues>, problems: &mut Problems<'_>) -> Vec<(HeaderName, HeaderValue)> {
-    let mut all = Vec::new();
-    for (name, value) in &fields.value.0 {
-        match (name.value.parse(), HeaderValue::from_str(&value.value)) {
-            (Ok(name), Ok(value)) => all.push((name, value)),
-            (Err(_), _) => {
-                let text = format!("{:?} is not the name of a header field", short(&name.value));
-                problems.error(name.place, text);
-            }
-            (_, Err(_)) => problems.error(value.place, "no header field can have this value"),
-        }
-    }
-    all
+/// Fields, each with its pattern.
+fn patterns<N>(
+    given: &Option<At<FieldValues>>,
+    name_of: impl Fn(&str) -> Result<N, ConfigError>,
+    problems: &mut Problems<'_>,
+) -> Vec<(N, FieldPattern)> {
+    let fields = given.as_ref().map_or(&[][..], |fields| &fields.value.0);
+    let read = fields.iter().filter_map(|(name, wanted)| {
+        let wanted = FieldPattern::of(wanted, problems);
+        let read = name_of(&name.value).map_err(|error| problems.error(name.place, error.problem())).ok();
+        read.map(|name| (name, wanted))
+    });
+    read.collect()
 }
 
-fn body(fields: &At<FieldValues>, problems: &mut Problems<'_>) -> Vec<(String, String)> {
-    let mut all = Vec::new();
-    for (field, value) in &fields.value.0 {
-        match FieldKey::new(&field.value) {
-            Ok(_) => all.push((field.value.clone(), value.value.clone())),
-            Err(error) => problems.error(field.place, error.problem()),
-        }
-    }
-    all
+fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
+    let problem = || format!("{:?} is not the name of a header field", short(name));
+    name.parse().map_err(|_| ConfigError::new(ConfigErrorKind::Layer, problem()))
 }
 
 fn within(networks: &[At<String>], keys: &Keys, problems: &mut Problems<'_>) -> Option<Client> {

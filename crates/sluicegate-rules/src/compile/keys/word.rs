@@ -61,7 +61,7 @@ impl Word {
             Self::VerifiedBefore(word) => word.name(request),
             Self::Listed(listed) => listed.name(request),
             Self::Claim(jwt, claim) => jwt.verify(request).ok()?.text(claim).map(str::to_owned),
-            Self::Field(_, field) => Some(RequestFields::of(request)?.shown(field)?.into_owned()),
+            Self::Field(_, field) => Some(RequestFields::of(request)?.text(field)?.to_owned()),
             Self::Descriptor(key) => key.name(request),
         }
     }

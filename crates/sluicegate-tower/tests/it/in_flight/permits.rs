@@ -448,6 +448,7 @@ async fn a_request_takes_one_permit_of_a_number_for_the_same_key_and_an_upgrade_
     };
     let mut upgrade = from("ada");
     upgrade.headers_mut().insert("upgrade", HeaderValue::from_static("websocket"));
+    upgrade.headers_mut().insert("connection", HeaderValue::from_static("upgrade"));
     let response = service.clone().oneshot(upgrade).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     drop(response);

@@ -131,7 +131,12 @@ async fn only_requests_for_an_upgrade_carry_their_permit() {
     let service = layer.layer(carries);
     for (request, expected) in [
         (Request::get("/"), "none"),
-        (Request::get("/").header(UPGRADE, "websocket"), "InFlight(requests: 9 at once)"),
+        (Request::get("/").header(UPGRADE, "websocket"), "none"),
+        (Request::post("/").header(UPGRADE, "websocket").header(CONNECTION, "upgrade"), "none"),
+        (
+            Request::get("/").header(UPGRADE, "websocket").header(CONNECTION, "keep-alive, Upgrade"),
+            "InFlight(requests: 9 at once)",
+        ),
         (Request::connect("example.org:443"), "InFlight(requests: 9 at once)"),
     ] {
         let response = service.clone().oneshot(request.body(()).unwrap()).await.unwrap();
@@ -151,7 +156,13 @@ async fn an_axum_handler_can_keep_its_permit() {
     let (kept, tunnels) = (Kept::default(), InFlight::new("tunnels", 1).unwrap());
     let app = Router::new().route("/", get(keep)).with_state(kept.clone());
     let app = app.layer(InFlightLayer::new(tunnels.clone()).key(Key::from("all")));
-    let ask = || Request::get("/").header(UPGRADE, "tunnel").body(axum::body::Body::empty()).unwrap();
+    let ask = || {
+        Request::get("/")
+            .header(CONNECTION, "upgrade")
+            .header(UPGRADE, "tunnel")
+            .body(axum::body::Body::empty())
+            .unwrap()
+    };
     for status in [StatusCode::OK, StatusCode::TOO_MANY_REQUESTS] {
         assert_eq!(app.clone().oneshot(ask()).await.unwrap().status(), status);
     }
@@ -175,7 +186,7 @@ async fn an_upgrade_behind_two_layers_keeps_both_permits() {
     });
     let layer = |in_flight: &InFlight| InFlightLayer::new(in_flight.clone()).key(Key::from("all"));
     let in_use = || [outer.in_use("all"), inner.in_use("all")];
-    let ask = || Request::get("/").header(UPGRADE, "tunnel").body(()).unwrap();
+    let ask = || Request::get("/").header(CONNECTION, "upgrade").header(UPGRADE, "tunnel").body(()).unwrap();
 
     let service = ServiceBuilder::new().layer(layer(&outer)).layer(layer(&inner)).service(keeping);
     drop(service.oneshot(ask()).await.unwrap());

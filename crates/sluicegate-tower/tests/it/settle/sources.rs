@@ -120,7 +120,7 @@ async fn no_field_of_a_compressed_body_is_read_and_its_bytes_are_counted() {
     let (tokens, by_field) = named(&store, "tokens", Settle::json("n").unwrap());
     let (traffic, by_bytes) = named(&store, "traffic", Settle::bytes());
     let layer = RateLimitLayer::builder(by_field).and(by_bytes).build().unwrap().settling();
-    for (encoding, expected) in [("gzip", (500, 8)), ("identity", (501, 16))] {
+    for (encoding, expected) in [("gzip", (500, 8)), ("identity, ", (501, 16))] {
         let make = move || {
             Response::builder().header("content-encoding", encoding).body(Frames::from("{\"n\": 1}")).unwrap()
         };
@@ -167,6 +167,8 @@ async fn a_request_says_what_it_reserves_within_the_bounds() {
         (Some("0"), 1),
         (Some("5000"), 2_000),
         (Some("99999999999999999999"), 2_000),
+        (Some("300.0"), 300),
+        (Some("3e2"), 300),
         (Some("many"), 2_000),
         (Some("-1"), 2_000),
         (None, 400),
