@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_conformance::ALGORITHMS;
-use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::clock::ManualClock;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::limiter::{Receipt, check_all};
-use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_core::store::{Ask, DecidedBy, Mode};
+use sluicegate_core::limiter::check_all;
+use sluicegate_core::store::{DecidedBy, Mode};
 use sluicegate_core::{Algorithm, Decision, Key, MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_fleet::DenyCache;
 use sluicegate_redis::RedisStore;
@@ -261,31 +260,24 @@ async fn a_keys_name_can_be_told() {
 
 /// Once the user's second request shut everybody on its address out for 59 seconds.
 #[tokio::test(flavor = "multi_thread")]
-async fn one_who_waits_for_one_limit_does_not_lock_the_other() {
+async fn a_request_that_waits_for_one_limit_is_counted_at_once_by_the_other() {
     let clock = ManualClock::new();
     let store = clocked("waits", &clock).await;
     let address = Policy::gcra("ip", "100/s").on(&store).unwrap();
     let user = Policy::gcra("user", "1/min").on(&store).unwrap();
     let (ip, ada) = (Key::from("192.0.2.1"), Key::from("ada"));
-    let longest = Duration::from_secs(100);
     let turn = || {
-        let mode = Some(Mode::Reserve { longest });
+        let mode = Some(Mode::Reserve { longest: Duration::from_secs(100) });
         check_all([address.check(&ip).mode(mode), user.check(&ada).mode(mode)])
     };
     assert!(turn().await.unwrap().delay().is_zero());
-    let mut waits = turn().await.unwrap();
+    let waits = turn().await.unwrap();
     assert_eq!(waits.delay(), Duration::from_secs(60));
-    let held = waits.take_receipt(0).unwrap();
-    assert!(held.is_held(), "the address does not wait");
-    assert_eq!(address.check(&ip).await.unwrap().remaining(), 97, "one is spent, one held");
-    clock.advance(Duration::from_secs(59));
-    assert_eq!(address.peek(&ip).await.unwrap().remaining(), 99, "what is held does not drain");
-    clock.advance(Duration::from_millis(1_005));
-    // It was due 5 ms ago, and was a spend then: half of a unit has drained.
-    let status = address.peek(&ip).await.unwrap();
-    assert_eq!((status.remaining(), status.reset_after()), (99, Duration::from_millis(5)));
-    let now_us = clock.now_us();
-    assert!(held.at_us() < now_us);
+    let moments = [0, 1].map(|ask| waits.receipt(ask).unwrap().at_us() - waits.at_us());
+    assert_eq!(moments, [0, 60_000_000]);
+    assert_eq!(address.check(&ip).await.unwrap().remaining(), 97);
+    clock.advance(Duration::from_millis(30));
+    assert_eq!(address.peek(&ip).await.unwrap().remaining(), 100, "and it drains from then on");
 }
 
 /// Once 65 of 150 were refused by units that requests held that were about to be refused elsewhere.
@@ -363,137 +355,4 @@ async fn wrong_refusals_on_a_cluster_are_no_more_with_a_cache_than_by_the_store_
     println!("wrong refusals when all is settled: {} by the store, {} with a cache", wrong[0], wrong[1]);
     assert_eq!(wrong[0], 0);
     assert_eq!(wrong[1], 0, "a refusal for units that were held was kept");
-}
-
-/// A key that was kept until its last held unit alone had drained would have forgotten all others.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_key_with_held_units_is_kept_until_all_of_them_have_departed_and_drained() {
-    let clock = ManualClock::new();
-    let store = clocked("kept", &clock).await;
-    for algorithm in ALGORITHMS {
-        let own = Policy::gcra("own", "1/min").on(&store).unwrap();
-        let shared = Policy::builder(name(algorithm), algorithm, "100/h").on(&store).unwrap();
-        let (longest, all) = (Duration::from_secs(100), Key::from("all"));
-        for client in (0..30).chain(0..30) {
-            clock.advance(Duration::from_millis(100));
-            let client = Key::from(format!("{algorithm} {client}"));
-            let checks = [own.check(&client), shared.check(&all)].map(|check| check.reserve(longest));
-            check_all(checks).await.unwrap();
-        }
-        let resets = shared.peek(&all).await.unwrap().reset_after();
-        let key = standalone().run::<Vec<String>>(&format!("KEYS kept*{}*", name(algorithm)));
-        let [key] = &key[..] else { panic!("{key:?}") };
-        let left: u64 = standalone().run(&format!("PTTL {key}"));
-        assert!(u128::from(left) + 1_000 >= resets.as_millis(), "{algorithm}: {left} ms of {resets:?}");
-    }
-}
-
-/// Units of a request that waits for a minute limit of its own, held until five minutes from now, and their receipt.
-async fn hold(store: &RedisStore, shared: &RateLimiter, units: u64) -> Receipt {
-    let own = Policy::gcra(format!("{}-own", shared.policy().name()), "1/5min").on(store).unwrap();
-    let (client, all) = (Key::from("client"), Key::from("all"));
-    assert!(own.check(&client).await.unwrap().is_allowed());
-    let longest = Duration::from_secs(300);
-    let both = [own.check(&client).reserve(longest), shared.check(&all).cost(units).reserve(longest)];
-    let mut held = check_all(both).await.unwrap();
-    assert_eq!(held.delay(), longest);
-    held.take_receipt(1).expect("it has spent")
-}
-
-/// They counted on after `reset_all` and a higher version, and a refund after the turn took units that were spent after the reset.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_reset_forgets_held_units_and_nobody_can_give_them_back_after_their_turn() {
-    let clock = ManualClock::new();
-    let store = clocked("held-reset", &clock).await;
-    for algorithm in ALGORITHMS {
-        for way in ["key", "all", "version", "twice"] {
-            let policy = |version| {
-                Policy::builder(format!("{}-{way}", name(algorithm)), algorithm, "10/d")
-                    .version(version)
-                    .build()
-            };
-            let shared = RateLimiter::new(&store, policy(1).unwrap()).unwrap();
-            let mut held = hold(&store, &shared, 5).await;
-            if !held.is_held() {
-                continue; // It is a queue.
-            }
-            clock.advance(Duration::from_secs(1));
-            for _ in 0..if way == "twice" { 2 } else { 1 } {
-                match way {
-                    "key" => drop(shared.reset("all").await.unwrap()),
-                    "version" => shared.replace(policy(2).unwrap(), Inherit::Reset).unwrap(),
-                    _ => shared.reset_all().unwrap(),
-                }
-                clock.advance(Duration::from_secs(1));
-                assert_eq!(shared.peek("all").await.unwrap().remaining(), 10, "{algorithm}, {way}");
-                assert!(shared.check("all").cost(10).await.unwrap().is_allowed(), "{algorithm}, {way}");
-            }
-            clock.advance(Duration::from_secs(300));
-            let left = shared.peek("all").await.unwrap().remaining();
-            shared.refund("all", 5).of(&mut held).await.unwrap();
-            assert_eq!(shared.peek("all").await.unwrap().remaining(), left, "{algorithm}, {way}");
-        }
-        let shared = Policy::builder(format!("{}-kept", name(algorithm)), algorithm, "10/min").on(&store);
-        let held = hold(&store, shared.as_ref().unwrap(), 5).await;
-        shared.unwrap().reset("all").await.unwrap();
-        if !held.is_held() {
-            continue;
-        }
-        let key = standalone().run::<Vec<String>>(&format!("KEYS held-reset*{}-kept:*", name(algorithm)));
-        let [key] = &key[..] else { panic!("{key:?}") };
-        let left: u64 = standalone().run(&format!("PTTL {key}"));
-        assert!(left > 299_000, "{algorithm}: a reset is remembered until the turn, and not for {left} ms");
-    }
-}
-
-/// They were forgotten, because they do not fit into a bucket that is full.
-#[tokio::test(flavor = "multi_thread")]
-async fn held_units_of_a_request_that_departs_early_come_on_top_of_a_debt() {
-    let clock = ManualClock::new();
-    let store: Arc<dyn Store> = clocked("early", &clock).await.into();
-    for algorithm in ALGORITHMS {
-        let open = |policy: PolicyBuilder| store.open(Arc::new(policy.build().unwrap()), None).unwrap();
-        let own = open(Policy::gcra(format!("{}-own", name(algorithm)), "1/5min"));
-        let shared = open(Policy::builder(name(algorithm), algorithm, "10/h"));
-        let key = Key::from("all");
-        let ask = |policy, cost, mode| Ask::new(policy, key.as_ref(), cost, mode);
-        let waits = Mode::Reserve { longest: Duration::from_secs(300) };
-        assert!(store.decide(&[ask(&own, 1, waits)]).await.unwrap().is_allowed());
-        let mut held = store.decide(&[ask(&own, 1, waits), ask(&shared, 5, waits)]).await.unwrap();
-        let held = held.take_receipt(1).expect("it has spent");
-        store.decide(&[ask(&shared, 15, Mode::Charge)]).await.unwrap();
-        let resets = store.decide(&[ask(&shared, 1, Mode::Peek)]).await.unwrap().reset_after();
-        store.decide(&[ask(&shared, 5, Mode::Depart).of(&held)]).await.unwrap();
-        let departed = store.decide(&[ask(&shared, 1, Mode::Peek)]).await.unwrap().reset_after();
-        // They begin to drain sooner, by five minutes or by a window.
-        assert!(departed + Duration::from_secs(300) >= resets, "{algorithm}: {departed:?} of {resets:?}");
-    }
-}
-
-/// Beside a reserved turn they were lost, although a log counts all turns in full.
-#[tokio::test(flavor = "multi_thread")]
-async fn units_that_a_log_held_are_given_back_beside_a_reserved_turn() {
-    let clock = ManualClock::new();
-    let redis = clocked("beside-turn", &clock).await;
-    let memory = MemoryStore::builder().clock(clock.clone()).build().unwrap();
-    let mut left = Vec::new();
-    for store in [Arc::<dyn Store>::from(redis), memory.into()] {
-        clock.set(START);
-        let own = Policy::gcra("own", "1/10s").on(Arc::clone(&store)).unwrap();
-        let shared = Policy::sliding_log("shared", "10/min").on(Arc::clone(&store)).unwrap();
-        let (client, all, longest) = (Key::from("client"), Key::from("all"), Duration::from_secs(60));
-        assert!(shared.check(&all).cost(4).await.unwrap().is_allowed());
-        assert!(own.check(&client).await.unwrap().is_allowed());
-        let both = [&client, &all].into_iter().zip([&own, &shared]);
-        let both = both.map(|(key, limiter)| limiter.check(key).reserve(longest));
-        let mut held = check_all(both).await.unwrap().take_receipt(1).expect("it has spent");
-        assert!(held.is_held());
-        clock.advance(Duration::from_secs(11));
-        assert!(shared.check(&all).cost(5).await.unwrap().is_allowed());
-        assert_eq!(shared.check(&all).reserve(longest).await.unwrap().delay(), Duration::from_secs(49));
-        shared.refund(&all, 1).of(&mut held).await.unwrap();
-        clock.advance(Duration::from_secs(50));
-        left.push(shared.peek(&all).await.unwrap().remaining());
-    }
-    assert_eq!(left, [4, 4]);
 }

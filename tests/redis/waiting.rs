@@ -102,7 +102,10 @@ async fn two_instances_use_a_shared_limit_although_the_clients_leave_that_have_l
             let checks = [own.check(&client), shared.check(&all)].map(|check| check.reserve(longest));
             let decision = check_all(checks).await.unwrap();
             let limits = [(own.clone(), client.clone(), 1), (shared.clone(), all, 1)];
-            let Ok(turn) = Turn::after(decision, limits, Some(longest)) else { return };
+            if !decision.is_allowed() {
+                return;
+            }
+            let turn = Turn::new(decision, limits);
             if let Ok(decision) = timeout(Duration::from_millis(500), turn).await {
                 went.lock().unwrap().push((decision.spent_us(), 1));
             }

@@ -367,9 +367,9 @@ pub(super) fn summary(decision: &Decision) -> String {
         let _ = write!(text, "\n  {status:?}");
     }
     for ask in 0..2 {
-        if let Some(receipt) = decision.receipt(ask).filter(Receipt::is_held) {
-            let sooner_us = decision.spent_us().saturating_sub(receipt.ready_us());
-            let _ = write!(text, "\n  ask {ask} is held, and could go {sooner_us} us sooner");
+        if let Some(receipt) = decision.receipt(ask) {
+            let after_us = receipt.at_us().saturating_sub(decision.at_us());
+            let _ = write!(text, "\n  ask {ask} counts after {after_us} us");
         }
     }
     text

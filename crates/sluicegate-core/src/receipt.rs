@@ -20,12 +20,12 @@ use crate::policy::Policy;
 /// it.
 #[derive(Debug)]
 pub struct Receipt {
-    basis: DecidedBy,
-    at_us: u64,
+    pub(crate) basis: DecidedBy,
+    pub(crate) at_us: u64,
     costs: SmallVec<[u64; 2]>,
-    traces: SmallVec<[Trace; 1]>,
+    pub(crate) traces: SmallVec<[Trace; 1]>,
     /// The spend of the part that has decided it, if the bucket is kept in several places.
-    part: Option<Box<SpentPart>>,
+    pub(crate) part: Option<Box<SpentPart>>,
 }
 
 /// The spend of an ask in one of the places in which a bucket is kept. For authors of stores that keep one bucket in several places
@@ -55,10 +55,8 @@ pub struct Trace {
     pub birth: u64,
     /// The state before.
     pub before: State,
-    /// The state after. For a held cost, its time is the moment at which this quota would have admitted it.
+    /// The state after.
     pub after: State,
-    /// Whether the cost is held for a turn of another limit, and is not spent yet.
-    pub held: bool,
     /// The floor that the end of a lease has replaced, for a lease from a bucket that drains: [`State::REST`] if there was none.
     pub floor: Option<State>,
 }
@@ -135,20 +133,6 @@ impl Receipt {
     /// The state of this quota's bucket at the spend, if it is kept.
     pub fn trace(&self, quota: u8) -> Option<&Trace> {
         self.traces.get(usize::from(quota))
-    }
-
-    /// Whether a part of it is held for a turn that has not started.
-    pub fn is_held(&self) -> bool {
-        self.traces.iter().any(|trace| trace.held) || self.part.iter().any(|part| part.receipt.is_held())
-    }
-
-    /// When the bucket would have admitted the cost, in microseconds of the store's clock: before [`at_us`](Self::at_us) only if it is
-    /// [held](Self::is_held) until then. For authors of stores.
-    pub fn ready_us(&self) -> u64 {
-        let of = |trace: &Trace| if trace.held { trace.after.until_us } else { self.at_us };
-        let own = self.part.is_none().then(|| self.traces.iter().map(of).max().unwrap_or(self.at_us));
-        let part = self.part.iter().map(|part| part.receipt.ready_us());
-        part.chain(own).max().unwrap_or(self.at_us).min(self.at_us)
     }
 
     /// The time for which a unit of this [lease](crate::store::Mode::Lease) may be spent, if `behind` other units of the lease

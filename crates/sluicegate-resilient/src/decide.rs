@@ -79,13 +79,13 @@ impl Wrap for ResilientStore {
 impl ResilientState {
     pub(super) fn decide(self: &Arc<Self>, asks: &[Ask<'_>]) -> DecisionFuture {
         // Reports about a turn go to the store that gave it.
-        let is_own_turn = |ask: &Ask<'_>| ask.mode().is_of_turn() && is_its(ask);
+        let is_own_turn = |ask: &Ask<'_>| ask.mode() == Mode::Return && is_its(ask);
         if !asks.is_empty() && asks.iter().all(is_own_turn) {
             let reason = StoreError::new(StoreErrorKind::Unavailable);
             return DecisionFuture::ready(self.decide_alone(asks, reason));
         }
         let parts_of = |ask: &Ask<'_>| self.within.parts(std::slice::from_ref(ask));
-        let is_report = |ask: &Ask<'_>| !ask.mode().asks() && !ask.mode().is_of_turn();
+        let is_report = |ask: &Ask<'_>| !ask.mode().asks() && ask.mode() != Mode::Return;
         if asks.iter().all(is_report) && asks.windows(2).any(|two| parts_of(&two[0]) != parts_of(&two[1])) {
             return self.report_each(asks);
         }

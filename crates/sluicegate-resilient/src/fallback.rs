@@ -234,6 +234,6 @@ fn local<'a>(ask: &Ask<'a>, share: &'a PreparedPolicy) -> Ask<'a> {
 pub(super) fn must_be_known(ask: &Ask<'_>) -> bool {
     match ask.mode() {
         Mode::Reset => true,
-        mode => mode.is_of_turn() && !is_its(ask),
+        mode => mode == Mode::Return && !is_its(ask),
     }
 }

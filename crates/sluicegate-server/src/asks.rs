@@ -80,10 +80,7 @@ impl LimiterAsks {
             return Ok(decision);
         }
         let owned = self.asks.iter().map(|asked| (asked.limiter.clone(), asked.key.clone(), asked.cost));
-        Ok(match Turn::after(decision, owned, Some(longest)) {
-            Ok(turn) => turn.await,
-            Err(refused) => refused,
-        })
+        Ok(Turn::new(decision, owned).await)
     }
 
     /// Checks the policies in shadow mode, after the others have allowed the request. Their answers are only counted.

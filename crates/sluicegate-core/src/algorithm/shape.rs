@@ -259,11 +259,6 @@ impl Balance {
     pub fn with_remaining(self, remaining: u64) -> Self {
         Self { remaining, ..self }
     }
-
-    /// These numbers, less the units that are held.
-    pub(crate) fn beside(self, held: u64) -> Self {
-        self.with_remaining(self.remaining.saturating_sub(held))
-    }
 }
 
 /// The result of an attempt to spend a cost at once, with the remaining units.

@@ -69,10 +69,19 @@ pub(super) struct Details {
     pub(super) traces: SmallVec<[Trace; 1]>,
     /// A bit for each ask without a trace, when other asks have one.
     pub(super) untraced: u16,
-    /// A bit for each ask that the fallback decided when the store decided others, and the time of that decision by the fallback's clock.
-    pub(super) fallback: Option<(u16, u64)>,
+    /// The asks that another party has decided, or that count from another moment, than the decision says.
+    pub(super) moments: SmallVec<[AskMoment; 1]>,
     /// The spends of the places that have decided asks about buckets in several places, each with the index of its ask.
     pub(super) parts: Vec<(u8, SpentPart)>,
+}
+
+/// The party that has decided an ask, when by that party's clock, and the time after which the cost of the ask counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AskMoment {
+    pub(super) ask: u8,
+    pub(super) by: DecidedBy,
+    pub(super) at_us: u64,
+    pub(super) delay_us: u64,
 }
 
 impl Clone for Decision {

@@ -5,8 +5,6 @@
 
 mod answer;
 mod outcome;
-#[cfg(feature = "tokio")]
-mod parted;
 mod receipts;
 mod several;
 mod status;
@@ -15,7 +13,5 @@ mod tests;
 
 pub use self::answer::Decision;
 pub use self::outcome::Outcome;
-#[cfg(feature = "tokio")]
-pub(crate) use self::parted::AskIndices;
 pub use self::status::QuotaStatus;
 pub use crate::receipt::DecidedBy;

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
-use super::answer::{Decision, Details};
+#[cfg(feature = "tokio")]
+use smallvec::SmallVec;
+
+use super::answer::{AskMoment, Decision, Details};
 use crate::few::few;
-use crate::receipt::{DecidedBy, Receipt, SpentPart, Trace};
+use crate::receipt::{Receipt, SpentPart, Trace};
 
 impl Decision {
     /// This decision with one trace per quota: the state of its bucket before. For authors of stores.
@@ -40,6 +43,63 @@ impl Decision {
     pub fn with_parts(mut self, parts: impl IntoIterator<Item = (u8, SpentPart)>) -> Self {
         let details = Details { parts: parts.into_iter().collect(), ..self.take_details() };
         self.details = Some(Arc::new(details));
+        self
+    }
+
+    /// This decision with the delays of single asks, by their indices and in microseconds: for asks that wait less long than the
+    /// [request](Self::delay), or not at all, and count from then on. For authors of stores.
+    #[must_use]
+    pub fn with_delays(mut self, delays: impl IntoIterator<Item = (u8, u64)>) -> Self {
+        let Self { by, at_us, delay_us: longest_us, .. } = self;
+        let delays = delays.into_iter().filter(|(_, delay_us)| *delay_us != longest_us);
+        let moments = few(delays.map(|(ask, delay_us)| AskMoment { ask, by, at_us, delay_us }));
+        if !moments.is_empty() {
+            self.details = Some(Arc::new(Details { moments, ..self.take_details() }));
+        }
+        self
+    }
+
+    /// The party that has decided this ask, and when.
+    pub(super) fn moment(&self, ask: u8) -> AskMoment {
+        let moments = self.details.as_deref().map_or(&[][..], |details| &details.moments);
+        let of_ask = moments.iter().find(|moment| moment.ask == ask).copied();
+        of_ask.unwrap_or(AskMoment { ask, by: self.by, at_us: self.at_us, delay_us: self.delay_us })
+    }
+
+    /// Whether the request waits for this ask.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn delays(&self, ask: u8) -> bool {
+        self.moment(ask).delay_us > 0
+    }
+
+    /// This decision, of a request that proceeds at this turn: its asks have spent the units of these receipts.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn at_turn(
+        mut self,
+        spent_us: u64,
+        turn: impl IntoIterator<Item = (u8, Option<Receipt>)>,
+    ) -> Self {
+        let asks =
+            self.quotas.chunk_by(|one, other| one.policy == other.policy).map(|of_ask| of_ask[0].policy);
+        let mut moments: SmallVec<[AskMoment; 1]> = few(asks.map(|ask| self.moment(ask)));
+        let mut details = self.take_details();
+        for (ask, receipt) in turn {
+            let Some(receipt) = receipt else { continue };
+            let own = (0..self.quotas.len()).filter(|index| self.quotas[*index].policy == ask);
+            for (index, trace) in own.zip(&receipt.traces) {
+                if let Some(own) = details.traces.get_mut(index) {
+                    *own = *trace;
+                }
+            }
+            for moment in moments.iter_mut().filter(|moment| moment.ask == ask) {
+                *moment = AskMoment { ask, by: receipt.basis, at_us: receipt.at_us, delay_us: 0 };
+            }
+            details.parts.retain(|(of, _)| *of != ask);
+            details.parts.extend(receipt.part.map(|part| (ask, *part)));
+        }
+        details.moments = moments;
+        self.details = Some(Arc::new(details));
+        self.delay_us = spent_us.saturating_sub(self.at_us);
         self
     }
 
@@ -87,16 +147,12 @@ impl Decision {
         let details = self.details.as_deref();
         let traced = details.filter(|details| details.untraced & bit == 0);
         let traces = traced.map_or(&[][..], |details| &details.traces);
-        let (by, at_us) = match details.and_then(|details| details.fallback) {
-            Some((asks, at_us)) if asks & bit != 0 => (DecidedBy::Fallback, at_us),
-            Some(_) => (DecidedBy::Store, self.spent_us()),
-            None => (self.by, self.spent_us()),
-        };
+        let AskMoment { by, at_us, delay_us, .. } = self.moment(u8::try_from(ask).unwrap_or(u8::MAX));
         let parts = details.map_or(&[][..], |details| &details.parts);
         let part = parts.iter().find(|(of, _)| usize::from(*of) == ask);
         let receipt = Receipt::new(
             by,
-            at_us,
+            at_us.saturating_add(delay_us),
             own().map(|(_, status)| status.spent()),
             own().filter_map(|(index, _)| traces.get(index).copied()),
         );

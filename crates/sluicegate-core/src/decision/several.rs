@@ -22,7 +22,9 @@ impl Decision {
         if self.details.is_some() {
             let mut details = self.take_details();
             details.untraced = at_places(details.untraced, places);
-            details.fallback = details.fallback.map(|(bits, at_us)| (at_places(bits, places), at_us));
+            for moment in &mut details.moments {
+                moment.ask = places.get(usize::from(moment.ask)).copied().unwrap_or(moment.ask);
+            }
             for (ask, _) in &mut details.parts {
                 *ask = places.get(usize::from(*ask)).copied().unwrap_or(*ask);
             }
@@ -60,11 +62,15 @@ impl Decision {
         let bits = |piece: &Self| {
             piece.quotas.iter().fold(0, |bits, status| bits | receipt_bit(status.policy_index()))
         };
-        let fallback = of(DecidedBy::Fallback).fold(0, |all, piece| all | bits(piece));
-        let fallback = spent_us(DecidedBy::Fallback).map(|fallback_us| (fallback, fallback_us));
         let (mut lines, mut untraced) = (SmallVec::<[(QuotaStatus, Trace); 4]>::new(), 0);
-        let mut parts = Vec::new();
+        let (mut parts, mut moments) = (Vec::new(), SmallVec::new());
         for piece in &mut pieces {
+            for of_ask in piece.quotas.chunk_by(|one, other| one.policy == other.policy) {
+                let moment = piece.moment(of_ask[0].policy);
+                if (moment.by, moment.at_us, moment.delay_us) != (by, at_us, delay_us) {
+                    moments.push(moment);
+                }
+            }
             let Details { traces, parts: own, untraced: none, .. } = piece.take_details();
             parts.extend(own);
             untraced |= if traces.is_empty() { bits(piece) } else { none };
@@ -75,7 +81,7 @@ impl Decision {
         sort_few(&mut lines, |(status, _)| (status.policy_index(), status.quota_index()));
         let mut joined = Self::of(at_us, delay_us, lines.iter().map(|(status, _)| *status)).by(by);
         let traces = few(lines.into_iter().map(|(_, trace)| trace));
-        joined.details = Some(Arc::new(Details { traces, untraced, fallback, parts }));
+        joined.details = Some(Arc::new(Details { traces, untraced, moments, parts }));
         Ok(joined)
     }
 

@@ -127,18 +127,18 @@ pub fn change_all<'a, K: AsKey + 'a>(changes: impl IntoIterator<Item = Change<'a
     answer
 }
 
-/// Reports turns that were [given up](Mode::Return) or have [started](Mode::Depart).
+/// Gives back the spends of these receipts, or their [turns](Mode::Return).
 #[cfg(feature = "tokio")]
 pub(super) fn report<'a>(
-    turns: impl IntoIterator<Item = (&'a RateLimiter, &'a Key, &'a Receipt)>,
+    spends: impl IntoIterator<Item = (&'a RateLimiter, &'a Key, &'a Receipt)>,
     mode: Mode,
 ) -> DecisionFuture {
-    let turns = turns.into_iter();
-    let turns: SmallVec<[_; 2]> = few(turns.map(|(limiter, key, receipt)| {
+    let spends = spends.into_iter();
+    let spends: SmallVec<[_; 2]> = few(spends.map(|(limiter, key, receipt)| {
         (limiter.find(limiter.quotas.as_ref(), Some(key.as_ref())), key.clone(), (limiter, receipt))
     }));
     on_one_store(
-        &turns,
+        &spends,
         |(limiter, _)| limiter,
         |opened, key, (_, receipt)| Ask::new(opened, key, receipt.cost(), mode).of(receipt),
     )

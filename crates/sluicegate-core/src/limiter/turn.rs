@@ -12,8 +12,8 @@ use tokio::time::{Instant, Sleep};
 
 use super::check::Check;
 use super::handle::RateLimiter;
-use super::pending::{AwaitedLimits, PendingTurn};
-use crate::decision::{Decision, Outcome, QuotaStatus};
+use super::pending::PendingTurn;
+use crate::decision::Decision;
 use crate::error::StoreError;
 use crate::key::{AsKey, Key};
 use crate::store::Limiters;
@@ -23,16 +23,15 @@ const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// A reserved turn: a future that is ready when the turn has come, with the decision at that moment.
 ///
-/// A request waits for the limiter that makes it wait longest. Requests that wait for the same limiter and key, with the same cost, go in
-/// the order of their arrival, whatever their other limits and whichever of their turns comes first; a request with units that other
-/// limiters hold proceeds no later than at its own turn. The decision says at which turn the request proceeds, so that a later refund gives
-/// back the units that were spent.
+/// Requests that wait for the same limiters and keys, with the same costs, go in the order in which the store has reserved their turns.
+/// Limiters that a request does not wait for have counted it when it was decided, and are not asked again. The decision says at which turn the
+/// request proceeds, so that a later refund gives back the units that were spent.
 ///
 /// # Cancel safety
-/// A request that drops its turn before the turn comes leaves the queue: the requests behind it move up as soon as all of their limits
-/// admit them, and the last of their turns goes back to the store. If the store does not take it back, because a later turn depends on it,
-/// the next request that waits for the same limiter and key, with no higher cost, takes exactly that turn. So the admitted units never
-/// exceed the policy. A turn that has come is spent, even if it was not polled since.
+/// A request that drops its turn before the turn comes leaves the line: the requests behind it move up, so no request proceeds after
+/// its own turn, and the last of their turns goes back to the store. If the store does not take it back, because a later turn
+/// depends on it, it passes unused. Units that other limiters have counted go back if their policies keep accounts
+/// ([`refunds`](crate::policy::PolicyBuilder::refunds)). A turn that has come is spent, even if it was not polled since.
 ///
 /// If instances share a store, a turn is passed on only within its instance.
 #[must_use = "a turn has to be awaited; dropping it gives it back"]
@@ -45,55 +44,17 @@ enum Stage {
 }
 
 impl Turn {
-    /// The turn that an allowed decision of these limiters, with these costs, has reserved.
+    /// The turn that a decision of these limiters, with these costs, has reserved. It has come if the decision has no
+    /// [delay](Decision::delay), as that of a refused request.
     ///
     /// # Panics
     /// When it has to wait outside of a tokio runtime with an enabled timer.
     pub fn new(decision: Decision, limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>) -> Self {
-        let (delay, decision) = (decision.delay(), Box::new(decision));
-        match AwaitedLimits::new(limits) {
-            Some(limits) if !delay.is_zero() => Self::of(limits.enter(after(delay), decision)),
-            _ => Self(Stage::Come(decision)),
+        let delay = decision.delay();
+        if delay.is_zero() {
+            return Self(Stage::Come(Box::new(decision)));
         }
-    }
-
-    /// A turn of these limiters within `longest` that another request has left: for a request that all of them have
-    /// just refused. There is none unless the store could not take a turn back.
-    ///
-    /// # Panics
-    /// When there is a turn, outside of a tokio runtime that has its timer enabled.
-    pub fn left(
-        limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>,
-        longest: Duration,
-    ) -> Option<Self> {
-        AwaitedLimits::new(limits)?.enter_left(after(longest)).map(Self::of)
-    }
-
-    /// The turn of a request that these limiters have decided: the one that it has reserved, or one that another request has left
-    /// and that comes within `longest`, if it waits at all.
-    ///
-    /// # Errors
-    /// The decision, when there is no such turn.
-    ///
-    /// # Panics
-    /// When it has to wait outside of a tokio runtime that has its timer enabled.
-    #[expect(clippy::result_large_err, reason = "the decision is handed back, not reported")]
-    pub fn after(
-        decision: Decision,
-        limits: impl IntoIterator<Item = (RateLimiter, Key, u64)>,
-        longest: Option<Duration>,
-    ) -> Result<Self, Decision> {
-        match (decision.outcome(), longest) {
-            (Outcome::Allowed, _) => Ok(Self::new(decision, limits)),
-            // A limiter holds units only for a decision, and this request has none.
-            (Outcome::Denied, Some(longest)) if !decision.quotas().iter().any(QuotaStatus::passed) => {
-                Self::left(limits, longest).ok_or(decision)
-            }
-            _ => Err(decision),
-        }
-    }
-
-    fn of(waiting: PendingTurn) -> Self {
+        let waiting = PendingTurn::new(decision, limits, after(delay));
         let sleep = Box::pin(tokio::time::sleep_until(waiting.at_latest()));
         Self(Stage::Waiting(Box::new(waiting), sleep))
     }
@@ -125,7 +86,7 @@ impl Future for Turn {
                     }
                 },
                 Stage::Come(_) | Stage::Over => match mem::replace(&mut self.0, Stage::Over) {
-                    Stage::Come(decision) => break decision,
+                    Stage::Come(decision) => break *decision,
                     _ => panic!("a turn is polled until it has come, once"),
                 },
             }
@@ -154,8 +115,8 @@ impl fmt::Debug for Turn {
 }
 
 impl RateLimiter {
-    /// The number of requests that wait for a turn of this limiter now. A request of several limiters waits for the limiter with the
-    /// longest wait.
+    /// The number of requests that wait for a turn of this limiter now. A request of several limiters counts for
+    /// the first of those that it waits for.
     pub fn waiting(&self) -> usize {
         Arc::strong_count(&self.handle.waiting) - 1
     }
@@ -239,9 +200,6 @@ impl<K: AsKey> Check<'_, K> {
         let (limiter, cost) = (self.to_limiter(), self.cost);
         let key = self.key.with_key(|key| key.to_key());
         let decision = limiter.check(&key).cost(cost).reserve(longest).await?;
-        match Turn::after(decision, [(limiter, key, cost)], Some(longest)) {
-            Ok(turn) => Ok(turn.await),
-            Err(decision) => Ok(decision),
-        }
+        Ok(Turn::new(decision, [(limiter, key, cost)]).await)
     }
 }

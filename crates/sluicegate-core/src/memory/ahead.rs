@@ -19,8 +19,6 @@ pub(super) struct Ahead {
     own_us: AtomicU64,
     /// The latest turn that waits for another bucket, or in a queue: until then, this bucket may be at any level.
     other_us: AtomicU64,
-    /// The latest departure of all turns, including those that only hold units.
-    latest_us: AtomicU64,
 }
 
 impl Ahead {
@@ -30,23 +28,16 @@ impl Ahead {
         let turns = if is_own { &self.own_us } else { &self.other_us };
         // Relaxed, as below: a thread that has seen the state of the key has held the lock of its set.
         turns.fetch_max(at_us, Ordering::Relaxed);
-        self.note(at_us);
     }
 
-    /// Notes a departure.
-    pub(super) fn note(&self, at_us: u64) {
-        self.latest_us.fetch_max(at_us, Ordering::Relaxed);
-    }
-
-    /// The latest departure of any key.
+    /// The latest turn of any key.
     pub(super) fn latest_us(&self) -> u64 {
-        self.latest_us.load(Ordering::Relaxed)
+        self.own_us.load(Ordering::Relaxed).max(self.other_us.load(Ordering::Relaxed))
     }
 
     /// Notes the turns of a bucket whose keys this one inherits.
     pub(super) fn inherit(&self, from: &Self) {
         self.other_us.fetch_max(from.latest_us(), Ordering::Relaxed);
-        self.note(from.latest_us());
     }
 
     /// Whether a reserved turn of a key in this state may depend on the units to be given back.

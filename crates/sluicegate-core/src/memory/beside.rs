@@ -107,16 +107,6 @@ impl<T: Clone + Default> Beside<T> {
         result
     }
 
-    /// Restores the earlier value of a key; `None` removes the value.
-    pub(super) fn restore(&self, key: u64, own: Option<T>) {
-        let mut all = self.lock();
-        match own {
-            Some(own) => all.of.insert(key, own),
-            None => all.of.remove(&key),
-        };
-        self.count(&all);
-    }
-
     fn lock(&self) -> MutexGuard<'_, All<T>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,7 +8,6 @@ use super::ahead::Ahead;
 use super::context::{HashedKey, StoreContext};
 use super::debtors::Debtors;
 use super::floors::Floors;
-use super::holds::BucketHolds;
 use super::home::{Home, LockedSet, TableKind};
 use super::plans::{KeyRule, QuotaRules};
 use super::table::SlotWords;
@@ -32,7 +31,6 @@ pub(super) struct Bucket {
     /// The number of keys that the table is made for.
     keys: usize,
     on_full: OnFull,
-    pub(super) holds: BucketHolds,
     pub(super) floors: Floors,
     pub(super) ahead: Ahead,
     births: AtomicU64,
@@ -77,7 +75,6 @@ impl Bucket {
             salt: context.fresh_salt(),
             keys,
             on_full: policy.on_full(),
-            holds: BucketHolds::new(keys),
             floors: Floors::new(keys),
             ahead: Ahead::default(),
             births: AtomicU64::new(0),

@@ -23,15 +23,11 @@ pub(super) struct Effect {
 impl LockedSet<'_> {
     /// Whether the turn of the ask's receipt can be given up: it has not come, and no later turn depends on it.
     ///
-    /// A hold can always be given up, and an entry of a log that is found by its moment while another turn could take its place: turns come
-    /// behind all others. Under a level, only the last turn can be given up: later turns were computed with it.
+    /// An entry of a log can be given up while it is found by its moment and another turn could take its place: turns come behind all others. Under a level, only the last turn can be given up: later turns were computed with it.
     pub(super) fn can_return(&mut self, cell: &BucketCell<'_>, now_us: u64) -> bool {
         let Some((receipt, trace, cost)) = returned(cell) else { return false };
         if cost == 0 {
             return true;
-        }
-        if trace.held {
-            return cell.bucket.holds.has(cell.hash, trace.birth);
         }
         match self {
             LockedSet::Log(shard) => {
@@ -58,12 +54,7 @@ impl LockedSet<'_> {
                 self.give_up(cell, now_us);
                 Effect::default()
             }
-            Mode::Depart => {
-                self.depart_now(cell, now_us);
-                Effect::default()
-            }
             Mode::Reset => {
-                bucket.holds.clear(hash);
                 bucket.has_no_floor(hash);
                 bucket.was_reset(now_us);
                 self.reset(hash);
@@ -152,29 +143,22 @@ impl LockedSet<'_> {
 
     /// Gives back spent units that still count.
     fn refund(&mut self, cell: &BucketCell<'_>, now_us: u64) {
-        let (BucketCell { bucket, hash, ask, at, .. }, cost) = (*cell, cell.ask.cost());
+        let (BucketCell { bucket, ask, at, .. }, cost) = (*cell, cell.ask.cost());
         let Some(receipt) = ask.receipt() else { return self.give(cell, now_us, None, cost) };
         let cost = cost.min(receipt.cost_of(at.1));
         let trace = receipt.trace(at.1);
-        if let Some(trace) = trace.filter(|trace| trace.held)
-            && bucket.holds.take(hash, trace.birth, cost).is_some()
-        {
-            return;
-        }
-        let own = trace.filter(|trace| !trace.held && is_of(bucket, trace));
+        let own = trace.filter(|trace| is_of(bucket, trace));
         let is_turn = trace.is_some() && receipt.at_us() > now_us;
         match (own, self) {
             (Some(trace), place) if is_turn => place.leave(cell, trace, cost, now_us),
             // The turn is unknown here by now.
-            (None, _) if is_turn || trace.is_some_and(|trace| !trace.held) => {}
+            (None, _) if trace.is_some() => {}
             (Some(trace), LockedSet::Log(shard)) => {
                 shard.give_back(cell.in_log(), entered(trace), cost, now_us)
             }
             (Some(trace), place) if trace.floor.is_some() => {
                 place.end_lease(cell, (receipt, trace), cost, now_us);
             }
-            // Held units that have departed since are unknown here if their key was forgotten.
-            (_, place) if trace.is_some_and(|trace| trace.held && trace.given != place.forgotten()) => {}
             (_, place) if bucket.ahead.may_depend(&cell.by.rule, place.state(cell, now_us), now_us) => {}
             (Some(trace), place) if bucket.accounts() => place.give_back(cell, receipt, trace, cost, now_us),
             // Without an account it is unknown by which quotas the units have drained.
@@ -221,10 +205,7 @@ impl LockedSet<'_> {
 
     /// Gives up the turn of the ask's receipt.
     fn give_up(&mut self, cell: &BucketCell<'_>, now_us: u64) {
-        let Some((_, trace, cost)) = returned(cell) else { return };
-        if trace.held {
-            _ = cell.bucket.holds.take(cell.hash, trace.birth, cost);
-        } else {
+        if let Some((_, trace, cost)) = returned(cell) {
             self.leave(cell, trace, cost, now_us);
         }
     }
@@ -261,16 +242,6 @@ impl LockedSet<'_> {
         let turn = Spent { cost, ..told(cell, receipt, trace) };
         cell.by.rule.take_back(state, now_us, &turn)
     }
-
-    /// The turn of the ask's receipt has come: the units held for it are spent now.
-    fn depart_now(&mut self, cell: &BucketCell<'_>, now_us: u64) {
-        let Some((_, trace, cost)) = returned(cell) else { return };
-        if trace.held
-            && let Some(units) = cell.bucket.holds.take(cell.hash, trace.birth, cost)
-        {
-            self.spend(cell, now_us, now_us, units);
-        }
-    }
 }
 
 /// The trace of a spend from the bucket of this birth.
@@ -288,7 +259,6 @@ pub(super) fn trace(
         birth: named(bucket, birth),
         before,
         after: after.state,
-        held: false,
         floor: None,
     }
 }

@@ -22,7 +22,6 @@ pub(super) struct StoreContext {
     seed: quality::RandomState,
     salts: AtomicU64,
     buckets: AtomicU64,
-    holds: AtomicU64,
     pub(super) evictions: Arc<AtomicU64>,
     pub(super) inherited: Arc<AtomicU64>,
 }
@@ -68,7 +67,6 @@ impl StoreContext {
             seed: quality::RandomState::default(),
             salts: AtomicU64::new(0),
             buckets: AtomicU64::new(1),
-            holds: AtomicU64::new(1),
             evictions: Arc::default(),
             inherited: Arc::default(),
         }
@@ -78,11 +76,6 @@ impl StoreContext {
     pub(super) fn fresh_bucket(&self) -> u64 {
         // Relaxed, here and below: it only has to be a different number each time.
         self.buckets.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The number of a new hold.
-    pub(super) fn fresh_hold(&self) -> u64 {
-        self.holds.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A number that no client can guess, different for every bucket ever opened.

@@ -11,7 +11,6 @@ use smallvec::SmallVec;
 
 use super::bucket::Bucket;
 use super::buckets::Buckets;
-use super::holds::{KeyHolds, units};
 use super::home::LockedSet;
 use super::place::{BucketCell, LockedSets};
 use super::plans::NumberedRule;
@@ -34,9 +33,8 @@ struct Estate {
     /// The rule by which it was counted.
     rule: Rule,
     left: LeftBehind,
-    held: KeyHolds,
     floor: State,
-    /// Counted and held units.
+    /// The units that count.
     spent: u64,
     /// Whether the key is unknown there and only inherits a debt, which must be added only once.
     inherited: bool,
@@ -94,10 +92,6 @@ pub(super) type Older<'a> = SmallVec<[(Ask<'a>, Arc<Vec<Arc<BucketReplacement>>>
 
 impl Handover<'_> {
     pub(super) fn carry_out(&self, places: &mut LockedSets<'_>, now_us: u64) {
-        // Held units of requests that have departed are a spend of then, not of now.
-        for old in self.heirs.iter().flat_map(|(_, follows)| follows) {
-            places[old.place].settle(old, now_us);
-        }
         let estates: SmallVec<[_; 1]> = self
             .heirs
             .iter()
@@ -127,7 +121,6 @@ impl LockedSet<'_> {
     /// The estate of a key here, if it is not at rest; if newcomers start with less than a burst, if the key is known.
     fn estate(&mut self, cell: &BucketCell<'_>, now_us: u64) -> Option<Estate> {
         let rule = cell.bucket.rules.numbered(self.entry(cell.hash).plan);
-        let held = cell.bucket.holds.of(cell.hash);
         let (inherited, mut is_known) = (!self.knows(cell.hash, now_us), false);
         let (left, spent) = match self {
             LockedSet::Log(shard) => {
@@ -141,14 +134,12 @@ impl LockedSet<'_> {
                 (LeftBehind::State(state), spent)
             }
         };
-        let spent = spent.saturating_add(units(&held));
         let floor = cell.bucket.floors.of(cell.hash, now_us);
-        (spent > 0 || is_known).then_some(Estate { rule, left, held, floor, spent, inherited })
+        (spent > 0 || is_known).then_some(Estate { rule, left, floor, spent, inherited })
     }
 
     /// Forgets a key that was handed over.
     fn forget(&mut self, cell: &BucketCell<'_>, now_us: u64) {
-        cell.bucket.holds.clear(cell.hash);
         cell.bucket.has_no_floor(cell.hash);
         match self {
             LockedSet::Log(shard) => shard.reset(cell.hash),
@@ -160,14 +151,14 @@ impl LockedSet<'_> {
     ///
     /// If the key is known here already, a running request has spent under the old policy after the new one began:
     /// then only the units of that request are added. A debt that the key only inherits there is a lower bound for its debt
-    /// here. From now on, held units are a turn at their departure.
+    /// here.
     ///
     /// It runs under the locks of both buckets, so that a key is adopted once, however many
     /// requests come at the same time.
     fn adopt(&mut self, cell: &BucketCell<'_>, estate: &Estate, how: Inherit, now_us: u64) {
         let BucketCell { bucket, hash, by: NumberedRule { rule, plan }, .. } = *cell;
-        let (rule, Estate { rule: from, left, held, .. }) = (&rule, estate);
-        let spent = estate.spent.saturating_sub(units(held));
+        let (rule, Estate { rule: from, left, spent, .. }) = (&rule, estate);
+        let spent = *spent;
         let missing = |known: u64| if estate.inherited { spent.saturating_sub(known) } else { spent };
         match self {
             LockedSet::Log(shard) => {
@@ -191,9 +182,6 @@ impl LockedSet<'_> {
                         );
                     }
                 }
-                for hold in held {
-                    shard.spend(cell.in_log(), now_us, hold.until_us, hold.units);
-                }
                 bucket.reaches(hash, now_us.saturating_add(shard.reset_after_us(cell.in_log(), now_us)));
             }
             place => {
@@ -209,9 +197,6 @@ impl LockedSet<'_> {
                         (LeftBehind::Entries(_), None) => rule.holding(spent, now_us),
                     };
                     known = SlotWords { state, account: bucket.new_account(), plan };
-                }
-                for hold in held {
-                    known.state = rule.spend(known.state, now_us, hold.until_us.max(now_us), hold.units);
                 }
                 bucket.reaches(hash, known.state.until_us);
                 // Under another rule, earlier units are not given back.

@@ -35,13 +35,13 @@
 //! | `decide` | the ways of deciding; the general one handles all cases |
 //! | `change` | the effect of an ask on a state |
 //! | `bucket`, `handover` | a policy's quotas, and the handover of keys when it is replaced |
-//! | `holds`, `ahead`, `account` | units held for waiting requests, reserved turns, units given back |
+//! | `ahead`, `account` | reserved turns, units given back |
 //! | `leases`, `floors`, `beside` | units that instances have leased; the lowest level of a bucket meanwhile; maps for few keys |
 //!
 //! # Locking
 //! Sets and shards of one decision are locked together, each once, in the order of their buckets'
-//! numbers and then of their indices, and all are held until the states are written. Holds of
-//! waiting requests, and the floors of leases, have a mutex per bucket, taken under the set's lock and never before it. The
+//! numbers and then of their indices, and all are held until the states are written. The
+//! floors of leases have a mutex per bucket, taken under the set's lock and never before it. The
 //! clock is read under the locks if a state is not a level, so that the times in one state
 //! never go backwards.
 
@@ -57,7 +57,6 @@ mod debtors;
 mod decide;
 mod floors;
 mod handover;
-mod holds;
 mod home;
 mod leases;
 mod logs;

@@ -1,13 +1,12 @@
-//! Questions about a key's state, and changes of it: for tables and logs alike, with held units counted.
+//! Questions about a key's state, and changes of it: for tables and logs alike.
 
 use smallvec::SmallVec;
 
 use super::bucket::Bucket;
-use super::holds::{Hold, units};
 use super::home::LockedSet;
 use super::plans::NumberedRule;
 use super::table::SlotWords;
-use crate::algorithm::{Balance, NEVER, Rule, SlidingLog, Slot, State};
+use crate::algorithm::{Balance, SlidingLog, Slot, State};
 use crate::store::{Ask, Mode};
 
 /// A set or shard: the number of its bucket and its index there. It defines the lock order.
@@ -65,55 +64,23 @@ impl LockedSet<'_> {
 
     /// When `cost` would pass if nothing else arrived.
     pub(super) fn slot(&mut self, cell: &BucketCell<'_>, now_us: u64, cost: u64) -> Slot {
-        let rule = &cell.by.rule;
-        if !cell.bucket.holds.any() && !matches!(self, LockedSet::Log(_)) {
-            return rule.slot(self.state(cell, now_us), now_us, cost);
-        }
-        let held = cell.bucket.holds.of(cell.hash);
         match self {
-            LockedSet::Log(shard) => shard.slot(cell.in_log(), &held, now_us, cost),
-            place => slot_beside(rule, place.state(cell, now_us), &held, now_us, cost),
+            LockedSet::Log(shard) => shard.slot(cell.in_log(), now_us, cost),
+            place => cell.by.rule.slot(place.state(cell, now_us), now_us, cost),
         }
     }
 
     /// The units left in the key's bucket.
     pub(super) fn balance(&mut self, cell: &BucketCell<'_>, now_us: u64) -> Balance {
-        let (held, rule) = (cell.bucket.holds.of(cell.hash), &cell.by.rule);
-        let [state, after] = self.beside(cell, &held, now_us);
-        let balance = rule.balance(state, now_us).beside(units(&held));
-        Balance { reset_after_us: rule.reset_after_us(after, now_us), ..balance }
-    }
-
-    /// The state of a key, and its state after all held units have departed; of a log, the units now and the end.
-    fn beside(&mut self, cell: &BucketCell<'_>, held: &[Hold], now_us: u64) -> [State; 2] {
         let rule = &cell.by.rule;
-        match self {
+        let state = match self {
             LockedSet::Log(shard) => {
-                let used = shard.used(cell.in_log(), now_us);
                 let until_us = now_us.saturating_add(shard.reset_after_us(cell.in_log(), now_us));
-                let last =
-                    held.last().map_or(0, |hold| hold.until_us.saturating_add(rule.longest_spend_us()));
-                [until_us, until_us.max(last)].map(|until_us| State::new(until_us, used))
+                State::new(until_us, shard.used(cell.in_log(), now_us))
             }
-            place => {
-                let state = place.state(cell, now_us);
-                [state, held.iter().fold(state, |state, hold| departed(rule, state, hold))]
-            }
-        }
-    }
-
-    /// Notes when the held units of a key will have drained: a debt and reserved turns come before them.
-    pub(super) fn note_held(&mut self, cell: &BucketCell<'_>, now_us: u64) {
-        let BucketCell { bucket, hash, .. } = *cell;
-        if cell.ask.mode() == Mode::Peek || !bucket.holds.any() {
-            return;
-        }
-        let held = bucket.holds.of(hash);
-        if !held.is_empty() {
-            let [_, after] = self.beside(cell, &held, now_us);
-            bucket.holds.last_until(hash, after.until_us);
-            bucket.reaches(hash, after.until_us);
-        }
+            place => place.state(cell, now_us),
+        };
+        Balance { reset_after_us: rule.reset_after_us(state, now_us), ..rule.balance(state, now_us) }
     }
 
     /// Makes a key known when an ask spends, if newcomers start with less than a burst, even if the ask is refused: a refused key
@@ -129,62 +96,4 @@ impl LockedSet<'_> {
         }
         begins
     }
-
-    /// Spends the holds of requests that have departed or are gone, each as of the moment of its departure.
-    pub(super) fn settle(&mut self, cell: &BucketCell<'_>, now_us: u64) {
-        let BucketCell { bucket, hash, .. } = *cell;
-        if !bucket.holds.any() {
-            return;
-        }
-        let ended = bucket.holds.ended(hash, now_us);
-        let Some(first) = ended.first() else { return };
-        // By the quotas of then, whatever the ask brings: those of the key's last spend, or of the request if the key was at rest.
-        let before = self.entry(hash);
-        let by = |plan| NumberedRule { rule: bucket.rules.numbered(plan), plan };
-        let by = by(if before.state.until_us > first.until_us { before.plan } else { first.plan });
-        let cell = &BucketCell { by, ..*cell };
-        match self {
-            LockedSet::Log(shard) => {
-                for hold in &ended {
-                    shard.spend(cell.in_log(), now_us, hold.until_us, hold.units);
-                }
-            }
-            place => {
-                let mut kept = place.kept(cell, now_us);
-                kept.account = bucket.account_of(&by.rule, &kept, first.until_us);
-                // Apply all holds before the state is stored: the state after one hold may be at rest by now, and the state after all may
-                // not be.
-                kept.state = ended.iter().fold(kept.state, |state, hold| departed(&by.rule, state, hold));
-                bucket.reaches(hash, kept.state.until_us);
-                place.put(cell, kept, now_us);
-            }
-        }
-    }
-}
-
-/// The state after a hold has departed.
-fn departed(rule: &Rule, state: State, hold: &Hold) -> State {
-    rule.spend(state, hold.until_us, hold.until_us, hold.units)
-}
-
-/// When `cost` would pass beside held units, which count in full and do not drain until they depart.
-///
-/// It goes through the departures in order: before each of them all held units count, after it they
-/// become a spend at that moment. The first gap with room for the cost is the answer.
-fn slot_beside(rule: &Rule, mut state: State, held: &[Hold], now_us: u64, cost: u64) -> Slot {
-    let (mut left, mut from_us) = (units(held), now_us);
-    if cost > rule.capacity() {
-        return Slot { opens_us: NEVER, departs_us: NEVER };
-    }
-    for hold in held {
-        let slot = rule.slot(state, from_us, cost.saturating_add(left));
-        if slot.opens_us < hold.until_us {
-            return slot;
-        }
-        // At that moment the hold is spent.
-        state = departed(rule, state, hold);
-        left -= hold.units;
-        from_us = from_us.max(hold.until_us);
-    }
-    rule.slot(state, from_us, cost)
 }

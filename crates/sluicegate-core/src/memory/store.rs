@@ -46,8 +46,7 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 /// [reset](crate::RateLimiter::reset) clears the debt of a key, but not an inherited debt.
 ///
 /// When a policy is [replaced](crate::RateLimiter::replace), a quota with an unchanged rule keeps its table. Any other table
-/// stays until none of its keys matters any more; the table of the first policy stays as long as there is a handle. Units that are held for
-/// requests that wait for another limit take room of their own, for at most as many keys as the table has room for.
+/// stays until none of its keys matters any more; the table of the first policy stays as long as there is a handle.
 ///
 /// # Example
 /// ```

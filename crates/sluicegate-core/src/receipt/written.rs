@@ -38,11 +38,11 @@ impl Receipt {
         write(&mut bytes, self.costs.len() as u64);
         self.costs.iter().for_each(|cost| write(&mut bytes, *cost));
         write(&mut bytes, self.traces.len() as u64);
-        for Trace { found, given, birth, before, after, held, floor } in &self.traces {
+        for Trace { found, given, birth, before, after, floor } in &self.traces {
             [*found, *given, *birth, before.until_us, before.aux, after.until_us, after.aux]
                 .into_iter()
                 .for_each(|number| write(&mut bytes, number));
-            bytes.push(u8::from(*held) | u8::from(floor.is_some()) << 1);
+            bytes.push(floor.is_some().into());
             if let Some(floor) = floor {
                 write(&mut bytes, floor.until_us);
                 write(&mut bytes, floor.aux);
@@ -115,9 +115,12 @@ impl Rest<'_> {
     fn trace(&mut self) -> Option<Trace> {
         let (found, given, birth) = (self.number()?, self.number()?, self.number()?);
         let (before, after) = (self.state()?, self.state()?);
-        let flags = self.byte().filter(|flags| *flags < 4)?;
-        let floor = if flags & 2 == 0 { None } else { Some(self.state()?) };
-        Some(Trace { found, given, birth, before, after, held: flags & 1 == 1, floor })
+        let floor = match self.byte()? {
+            0 => None,
+            1 => Some(self.state()?),
+            _ => return None,
+        };
+        Some(Trace { found, given, birth, before, after, floor })
     }
 }
 
@@ -141,14 +144,13 @@ mod tests {
 
     fn traces() -> impl Strategy<Value = Trace> {
         let numbers = (any::<u64>(), any::<u64>(), any::<u64>());
-        (numbers, states(), states(), any::<bool>(), option::of(states())).prop_map(
-            |((found, given, birth), before, after, held, floor)| Trace {
+        (numbers, states(), states(), option::of(states())).prop_map(
+            |((found, given, birth), before, after, floor)| Trace {
                 found,
                 given,
                 birth,
                 before,
                 after,
-                held,
                 floor,
             },
         )

@@ -193,7 +193,6 @@ impl<'a> Ask<'a> {
 /// | [`Lease`](Self::Lease) | a question | no: it may get nothing | if it gets something |
 /// | [`Peek`](Self::Peek) | a question | yes | never |
 /// | [`Charge`](Self::Charge), [`Refund`](Self::Refund), [`Reset`](Self::Reset) | a report | no | always |
-/// | [`Depart`](Self::Depart) | a report | no | spends the held units |
 /// | [`Return`](Self::Return) | a report | if a later turn depends on it | if it passes |
 ///
 /// The policy decides questions without an answer; reports without an answer become errors.
@@ -224,8 +223,8 @@ pub enum Mode {
     Lease,
     /// Spend the cost, if it fits now or its turn comes within `longest`; [`Decision::delay`](crate::Decision::delay) says when.
     ///
-    /// When several limits are asked together, the limits that the turn does not wait for hold the cost until then: it counts
-    /// in full, and does not drain. They hold at most half of a key's burst, or one unit.
+    /// When several limits are asked together, each counts the cost from its own turn on, and the request proceeds at the last of these
+    /// turns.
     Reserve {
         /// The longest wait.
         longest: Duration,
@@ -235,8 +234,6 @@ pub enum Mode {
     /// Give up the turn of the receipt, which has not come yet. It is taken back if no later turn depends on it; otherwise
     /// the ask does not pass.
     Return,
-    /// The turn of the receipt has come: units that were held for it are spent now.
-    Depart,
     /// Spend the cost whether it fits or not: units that do not fit are a debt.
     Charge,
     /// Forget the key; the cost does not matter.
@@ -256,9 +253,8 @@ impl Mode {
             Self::Refund => 4,
             Self::Reset => 5,
             Self::Return => 6,
-            Self::Depart => 7,
-            Self::Take => 8,
-            Self::Lease => 9,
+            Self::Take => 7,
+            Self::Lease => 8,
         }
     }
 
@@ -269,12 +265,6 @@ impl Mode {
             Self::Reserve { longest } => Some(longest),
             _ => None,
         }
-    }
-
-    /// Whether it reports that a turn was given up or has come.
-    #[inline]
-    pub fn is_of_turn(self) -> bool {
-        matches!(self, Self::Return | Self::Depart)
     }
 
     /// Whether it gives back units that were spent before.

@@ -113,24 +113,21 @@ impl DeferralParts {
                 tokio::time::sleep(PAUSE).await;
                 continue;
             };
-            match Turn::after(decision, limits.clone(), Some(SOON)) {
-                Ok(turn) => {
-                    turn.await;
-                    return Ok(None);
-                }
-                // In an outage no other job would get a turn either.
-                Err(decision) if !decision.is_counted() => tokio::time::sleep(PAUSE).await,
-                Err(decision) => {
-                    let limit = limits.get(decision.deciding().policy_index()).unwrap_or(&limits[0]);
-                    let Some(wait) = decision.retry_after() else {
-                        let (policy, cost) = (limit.0.policy(), limit.2);
-                        return Err(
-                            format!("its cost {cost} never fits into policy {:?}", policy.name()).into()
-                        );
-                    };
-                    return Ok(Some(self.lines.line_up(limit, &decision, wait)));
-                }
+            if decision.is_allowed() {
+                Turn::new(decision, limits).await;
+                return Ok(None);
             }
+            // In an outage no other job would get a turn either.
+            if !decision.is_counted() {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            let limit = limits.get(decision.deciding().policy_index()).unwrap_or(&limits[0]);
+            let Some(wait) = decision.retry_after() else {
+                let (policy, cost) = (limit.0.policy(), limit.2);
+                return Err(format!("its cost {cost} never fits into policy {:?}", policy.name()).into());
+            };
+            return Ok(Some(self.lines.line_up(limit, &decision, wait)));
         }
     }
 

@@ -1,7 +1,6 @@
 //! One request's asks of its limiters.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use sluicegate_core::limiter::{Receipt, Turn, change_all, check_all, policies};
 use sluicegate_core::store::{DecisionFuture, Mode};
@@ -58,22 +57,9 @@ impl RequestAsks {
         )
     }
 
-    /// The longest wait that all policies that wait allow, if any does.
-    pub(crate) fn longest_wait(&self, plan: &LimitPlan) -> Option<Duration> {
-        let waits =
-            self.limiters(plan).filter_map(|limiter| limiter.with_policy(Policy::on_exceeded).longest_wait());
-        waits.min()
-    }
-
-    /// The turn of a delayed request, if the turn comes within the longest wait; otherwise the decision.
-    #[expect(clippy::result_large_err, reason = "the decision is handed back, not reported")]
-    pub(crate) fn turn(
-        &self,
-        plan: &LimitPlan,
-        decision: Decision,
-        longest: Option<Duration>,
-    ) -> Result<Turn, Decision> {
-        Turn::after(decision, self.owned(plan), longest)
+    /// The turn of an allowed request.
+    pub(crate) fn turn(&self, plan: &LimitPlan, decision: Decision) -> Turn {
+        Turn::new(decision, self.owned(plan))
     }
 
     fn owned<'a>(&'a self, plan: &'a LimitPlan) -> impl Iterator<Item = (RateLimiter, Key, u64)> + 'a {

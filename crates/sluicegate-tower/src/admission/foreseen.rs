@@ -1,7 +1,6 @@
 //! Derives the expected decision from a peek, which does not consider waits.
 //!
-//! A policy that waits has room as soon as its turn comes in time, and a request departs when the last of its turns has come. A
-//! peek does not see units that other requests hold until they depart, nor turns that were given up.
+//! A policy that waits has room as soon as its turn comes in time, and a request departs when the last of its turns has come.
 
 use std::time::Duration;
 
@@ -22,7 +21,6 @@ struct Foreseen {
     departs: Duration,
     /// The wait until the same ask would pass, which is shorter if the policy waits.
     turn: Duration,
-    is_queue: bool,
 }
 
 /// The expected decision on these asks, derived from a peek.
@@ -37,17 +35,8 @@ pub(super) fn foreseen(asks: &RequestAsks, plan: &LimitPlan, looked: &Decision) 
         })
         .collect();
     let delay = each.iter().map(|quota| quota.departs).max().unwrap_or_default();
-    // A queue alone only delays: units are held only for requests whose policies wait.
-    let asks_to_wait = asked
-        .iter()
-        .any(|asked| asked.limiter(plan).with_policy(|policy| policy.on_exceeded().longest_wait().is_some()));
-    let waits = asks_to_wait && !delay.is_zero() && each.iter().all(|quota| quota.status().passed());
-    let decision = if waits && !could_hold(&asked, &each, delay) {
-        judge(looked.at_us(), 0, each.iter().map(|quota| quota.refused_until(quota.departs)))
-    } else {
-        judge(looked.at_us(), micros(delay), each.iter().map(Foreseen::status))
-    };
-    decision.by(looked.decided_by())
+    let statuses = each.iter().map(Foreseen::status);
+    judge(looked.at_us(), micros(delay), statuses).by(looked.decided_by())
 }
 
 impl Foreseen {
@@ -68,29 +57,17 @@ impl Foreseen {
             Some(longest) => departs.saturating_sub(longest),
             None => opens,
         };
-        Self { status: *status, departs, turn, is_queue }
+        Self { status: *status, departs, turn }
     }
 
+    /// The status of an ask that passes at its turn: a refusal, unless the turn comes now.
     fn status(&self) -> QuotaStatus {
-        self.refused_until(self.turn)
-    }
-
-    /// The status of an ask that passes after this wait: a refusal, unless the wait is zero.
-    fn refused_until(&self, wait: Duration) -> QuotaStatus {
         match () {
             () if self.status.is_impossible() || self.status.is_suspended() => self.status,
-            () if wait.is_zero() => self.status.with_more_after_us(micros(self.status.available_after())),
-            () => self.status.refused_for_us(micros(wait)),
+            () if self.turn.is_zero() => {
+                self.status.with_more_after_us(micros(self.status.available_after()))
+            }
+            () => self.status.refused_for_us(micros(self.turn)),
         }
     }
-}
-
-/// Whether limits with a shorter wait can hold the cost for the whole delay: at most half of a burst, or one
-/// unit. Queues hold nothing.
-fn could_hold(asked: &[&RequestAsk], each: &[Foreseen], delay: Duration) -> bool {
-    asked.iter().enumerate().all(|(ask, asked)| {
-        let mut own = each.iter().filter(|quota| quota.status.policy_index() == ask);
-        own.clone().any(|quota| quota.departs >= delay || quota.is_queue)
-            || own.all(|quota| asked.cost <= (quota.status.capacity() / 2).max(1))
-    })
 }

@@ -105,20 +105,16 @@ impl RequestProgress {
                 false => refuse(limits, None, Stop::Plain(RefusalReason::Outage)),
             };
         }
-        let delay = decision.retry_after().unwrap_or_else(|| decision.delay());
-        if decision.is_allowed() && delay.is_zero() {
-            return Ok(Ok(self.mark(limits, Some(decision))));
-        }
-        let longest = self.asks.longest_wait(limits.plan());
-        if !decision.is_allowed() && longest.is_none() {
+        if !decision.is_allowed() {
             return self.refused(limits, decision);
         }
+        let delay = decision.delay();
+        if delay.is_zero() {
+            return Ok(Ok(self.mark(limits, Some(decision))));
+        }
         let policy = trace::is_on().then(|| self.asks.deciding(limits.plan(), &decision)).flatten();
-        let fields = self.trace(limits, &decision).filter(|_| decision.is_allowed());
-        let turn = match self.asks.turn(limits.plan(), decision, longest) {
-            Ok(turn) => turn,
-            Err(refused) => return self.refused(limits, refused),
-        };
+        let fields = self.trace(limits, &decision);
+        let turn = self.asks.turn(limits.plan(), decision);
         if limits.waits().queue.enter(place) {
             return Err(RequestStage::Turn(turn, WaitSpan::begin(policy.as_deref(), delay, fields)));
         }

@@ -152,14 +152,11 @@ impl Pacer {
         if decision.is_allowed() && decision.delay().is_zero() {
             return self.give();
         }
-        let delay = decision.delay();
-        match Turn::after(decision, self.owned(), Some(LONGEST)) {
-            Ok(turn) => {
-                self.waits(delay);
-                PaceStep::Turn(turn)
-            }
-            Err(refused) => self.pause(refused.retry_after().unwrap_or(PAUSE)),
+        if !decision.is_allowed() {
+            return self.pause(decision.retry_after().unwrap_or(PAUSE));
         }
+        self.waits(decision.delay());
+        PaceStep::Turn(Turn::new(decision, self.owned()))
     }
 
     fn pause(&mut self, wait: Duration) -> PaceStep {

@@ -116,13 +116,11 @@ impl QueuedLimiter<'_> {
         if !decision.is_counted() {
             return refuse(CallError::Store(StoreError::new(StoreErrorKind::Unavailable)));
         }
-        let delay = decision.retry_after().unwrap_or_else(|| decision.delay());
-        let limits = [(self.limiter.clone(), ask.key.clone(), ask.cost)];
-        let longest = ask.longest.or_else(|| policy.on_exceeded().longest_wait());
-        let turn = match Turn::after(decision, limits, longest) {
-            Ok(turn) => turn,
-            Err(refused) => return refuse(CallError::Limited(Box::new(refused))),
-        };
+        if !decision.is_allowed() {
+            return refuse(CallError::Limited(Box::new(decision)));
+        }
+        let delay = decision.delay();
+        let turn = Turn::new(decision, [(self.limiter.clone(), ask.key.clone(), ask.cost)]);
         if self.queue.enter(place) {
             let of = Some((self.limiter.clone(), ask.key.clone()));
             let wait = WaitSpan::begin(Some(&policy), delay, None);

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use crate::algorithm::State;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::limiter::Limiters;
 use crate::limiter::check_all;
 use crate::limiter::{Inherit, Turn};
-use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, QuotaStatus, Trace, judge};
+use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, QuotaStatus, judge};
 use crate::{Decision, Key, Policy, RateLimiter, Store};
 
 /// The store's answer to a turn that is given up.
@@ -34,13 +33,10 @@ pub(super) struct Script {
     pub(super) turns: VecDeque<u64>,
     /// The answers to the turns that are given up next; all others are taken back.
     pub(super) says: VecDeque<Says>,
-    /// The turns that were given up, and those that have come, by their time in seconds.
+    /// The turns that were given up, by their time in seconds.
     pub(super) given_up: Vec<u64>,
-    pub(super) departed: Vec<u64>,
-    /// Whether the first ask of each call only holds its units, and the time from which it would have admitted them.
-    pub(super) holds: bool,
-    pub(super) free: u64,
-    pub(super) refuses: bool,
+    /// Whether the first ask of each call counts at once.
+    pub(super) counts_first: bool,
     now: u64,
 }
 
@@ -104,42 +100,26 @@ impl Store for Scripted {
                         return DecisionFuture::pending(async {
                             let passed =
                                 answer.await.map_err(|_| StoreError::new(StoreErrorKind::Timeout))?;
-                            Ok(decision(passed, 0, 0, [(1, None)]))
+                            Ok(decision(passed, 0, 0, [1]))
                         });
                     }
                 }
             }
-            Mode::Depart => {
-                script.departed.push(at_us / 1_000_000);
-                true
-            }
-            _ => !script.refuses,
+            _ => true,
         };
         let at = script.turns.pop_front().unwrap_or(script.now);
-        let held = (0..asks.len()).map(|ask| (script.holds && ask == 0).then_some(script.free));
-        let costs = asks.iter().map(Ask::cost).zip(held).collect::<Vec<_>>();
-        DecisionFuture::ready(Ok(decision(passed, script.now, at - script.now, costs)))
+        let decision = decision(passed, script.now, at - script.now, asks.iter().map(Ask::cost));
+        DecisionFuture::ready(Ok(if script.counts_first { decision.with_delays([(0, 0)]) } else { decision }))
     }
 }
 
-/// The decision of asks with these costs; some are held and would have passed at that second.
-fn decision(
-    passed: bool,
-    now: u64,
-    delay: u64,
-    asks: impl IntoIterator<Item = (u64, Option<u64>)>,
-) -> Decision {
-    let (costs, held): (Vec<_>, Vec<_>) = asks.into_iter().unzip();
+/// The decision of asks with these costs.
+fn decision(passed: bool, now: u64, delay: u64, costs: impl IntoIterator<Item = u64>) -> Decision {
     let status = |(ask, cost)| {
         let status = QuotaStatus::at_rest((ask, 0), 1).with_remaining(0).with_reset_after_us(1_000_000);
         let wait_us = 1_000_000;
         let status = if passed { status.with_more_after_us(wait_us) } else { status.refused_for_us(wait_us) };
         status.spending(cost)
     };
-    let trace = |free: Option<u64>| {
-        let after = State::new(free.unwrap_or(0) * 1_000_000, 0);
-        Trace { held: free.is_some(), after, ..Trace::default() }
-    };
-    let traces: Box<[_]> = held.into_iter().map(trace).collect();
-    judge(now * 1_000_000, delay * 1_000_000, (0..).zip(costs).map(status)).with_traces(traces)
+    judge(now * 1_000_000, delay * 1_000_000, (0..).zip(costs).map(status))
 }

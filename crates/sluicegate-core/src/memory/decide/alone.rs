@@ -142,7 +142,7 @@ impl OnlyBucket {
         let (bucket, rule) = (&*self.bucket, &self.rule);
         let hash = self.context.hash(bucket.salt, key);
         let mut set = table.lock(table.set_of(hash));
-        if cost == 0 || bucket.holds.any() {
+        if cost == 0 {
             return None;
         }
         // Read under the lock, as in the general case.
@@ -167,9 +167,6 @@ impl OnlyBucket {
     fn spend_in_log(&self, logs: &Logs, (key, cost): (HashedKey, u64)) -> Option<(u64, Looked)> {
         let hash = self.context.hash(self.bucket.salt, key);
         let mut shard = logs.lock(Logs::shard_of(hash));
-        if self.bucket.holds.any() {
-            return None;
-        }
         // Read under the lock, as in the general case.
         let now_us = self.context.clock.now_us();
         let spent = shard.spend_now(hash, now_us, cost)?;
@@ -214,9 +211,6 @@ pub(super) fn spend_one<const SLOTS: usize, const WORDS: usize, const OWN: usize
     now_us: impl FnOnce() -> u64,
 ) -> Option<(u64, Looked)> {
     let set = table.lock(table.set_of(hash));
-    if bucket.holds.any() {
-        return None;
-    }
     let now_us = now_us();
     let (slot, before) = set.look(hash);
     let is_other = || before.plan != plan.map_or(0, |plan| plan.number) && before.state.until_us > now_us;

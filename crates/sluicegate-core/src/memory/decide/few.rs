@@ -156,9 +156,6 @@ fn spend<'a, S: LockedSpot, const N: usize>(
     for (asked, spot) in few.iter().zip(&mut spots) {
         *spot = lock(asked);
     }
-    if few.iter().any(|asked| asked.bucket.holds.any()) {
-        return None;
-    }
     let now_us = now_us();
     let mut granted = true;
     for (asked, spot) in few.iter_mut().zip(spots.iter().flatten()) {

@@ -1,13 +1,11 @@
 //! The general case: several asks, several quotas, logs, replaced policies, turns, reports.
 //!
-//! In this order, all of it under the locks of all sets: hand over keys of replaced policies, spend
-//! units held for departed requests, let unknown keys begin with less than a burst, judge each ask as if the asks before it had been
-//! carried out, and then change all states or none. A decision departs as one: when the last of its turns has
-//! come. Leases come last: they take the units that all other asks leave.
+//! In this order, all of it under the locks of all sets: hand over keys of replaced policies, let unknown keys begin with less than
+//! a burst, judge each ask as if the asks before it had been carried out, and then change all states or none. Each ask counts from its own
+//! turn, and the request proceeds at the last of them. Leases come last: they take the units that all other asks leave.
 
 use smallvec::SmallVec;
 
-use super::waits::{delay, has_room_to_hold, holds, refuse_waits};
 use super::{buckets_of, counts_rejected};
 use crate::algorithm::State;
 use crate::decision::Decision;
@@ -16,7 +14,6 @@ use crate::few::{few, sort_few};
 use crate::memory::bucket::Bucket;
 use crate::memory::change::Effect;
 use crate::memory::handover::Handover;
-use crate::memory::holds::Departures;
 use crate::memory::home::{Copied, Home};
 use crate::memory::place::{BucketCell, LockedSets, Spot};
 use crate::memory::plans::NumberedRule;
@@ -38,16 +35,11 @@ impl PolicyBuckets {
         let now_us = self.context.clock.now_us();
         count_reports(&mut cells, &places, now_us);
         handovers.iter().rev().for_each(|handover| handover.carry_out(&mut places, now_us));
-        cells.iter().for_each(|cell| places[cell.place].settle(cell, now_us));
         begin_all(&cells, &mut places, now_us);
         grant(&mut cells, &mut places, now_us);
         let mut judged = judge_each(&cells, &mut places, now_us);
-        // A request proceeds as a whole, when the last of its turns has come.
-        let delays = cells.iter().zip(&judged).map(|(cell, judged)| delay(cell.ask.mode(), judged, now_us));
-        let departs_us = now_us.saturating_add(delays.max().unwrap_or(0));
-        if departs_us > now_us && !has_room_to_hold(&cells, &judged, now_us, departs_us) {
-            refuse_waits(&cells, &mut judged, now_us);
-        }
+        let turns = turns(&cells, &judged, now_us);
+        let departs_us = turns.iter().copied().max().unwrap_or(now_us);
         let granted = judged.iter().all(Judged::passed);
         if !granted {
             count_rejected(&cells, &mut places, &mut judged, now_us);
@@ -55,21 +47,15 @@ impl PolicyBuckets {
         let waits = departs_us > now_us;
         let leases = cells.iter().any(|cell| cell.ask.mode() == Mode::Lease);
         let is_told = waits || leases || cells.iter().any(|cell| cell.bucket.accounts());
-        let mut effects: SmallVec<[Effect; 4]> = cells
-            .iter()
-            .zip(&judged)
-            .map(|(cell, of)| match cell {
-                _ if !granted => Effect::default(),
-                cell if waits && holds(&cells, &judged, cell, departs_us) => {
-                    self.hold(cell, now_us, (of.departs_us(), departs_us), places[cell.place].forgotten())
-                }
-                cell => places[cell.place].change(cell, now_us, departs_us),
-            })
-            .collect();
+        let mut effects: SmallVec<[Effect; 4]> = match granted {
+            true => few(cells
+                .iter()
+                .map(|cell| places[cell.place].change(cell, now_us, turns[usize::from(cell.at.0)]))),
+            false => SmallVec::from_elem(Effect::default(), cells.len()),
+        };
         if leases && granted && !waits {
             lease(&cells, &mut places, now_us, &mut effects);
         }
-        cells.iter().for_each(|cell| places[cell.place].note_held(cell, now_us));
         let statuses = cells.iter().zip(&judged).zip(&effects).map(|((cell, judged), effect)| {
             let place = &mut places[cell.place];
             let balance = place.balance(cell, now_us);
@@ -78,7 +64,8 @@ impl PolicyBuckets {
         });
         let decision = judge(now_us, departs_us - now_us, statuses);
         Ok(if is_told && effects.iter().any(|effect| effect.spent > 0) {
-            decision.with_traces(effects.iter().map(|effect| effect.trace))
+            let delays = (0..).zip(turns).map(|(ask, turn_us)| (ask, turn_us - now_us));
+            decision.with_traces(effects.iter().map(|effect| effect.trace)).with_delays(delays)
         } else {
             decision
         })
@@ -135,12 +122,12 @@ fn begin_all(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64)
     }
 }
 
-/// Counts reports about units (refunds, returns, departures) by the quotas that their keys were counted by last, if the keys owe
+/// Counts reports about units (refunds and returns) by the quotas that their keys were counted by last, if the keys owe
 /// anything. A log counts by all rules.
 fn count_reports(cells: &mut BucketCells<'_>, places: &LockedSets<'_>, now_us: u64) {
     for asked in cells.chunk_by_mut(|one, other| one.at.0 == other.at.0) {
         let mode = asked[0].ask.mode();
-        if !asked[0].bucket.takes_quotas() || !(mode.gives_back() || mode == Mode::Depart) {
+        if !asked[0].bucket.takes_quotas() || !mode.gives_back() {
             continue;
         }
         let entry = |cell: &BucketCell<'_>| places[cell.place].entry(cell.hash);
@@ -223,12 +210,25 @@ fn count_rejected(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, judged:
     }
 }
 
+/// The moment of each ask's turn, when the last of its quotas lets it go: the cost counts from then on.
+fn turns(cells: &[BucketCell<'_>], judged: &[Judged], now_us: u64) -> SmallVec<[u64; 4]> {
+    let mut turns: SmallVec<[u64; 4]> = SmallVec::new();
+    for (cell, judged) in cells.iter().zip(judged) {
+        let departs_us = if cell.ask.mode().spends() { judged.departs_us().max(now_us) } else { now_us };
+        match turns.get_mut(usize::from(cell.at.0)) {
+            Some(turn_us) => *turn_us = departs_us.max(*turn_us),
+            None => turns.push(departs_us),
+        }
+    }
+    turns
+}
+
 /// Judges each ask as if the asks before it had been carried out.
 ///
 /// Spends of one bucket need no trial: the second is judged by the sum of both. Only if reports
 /// are among them is each carried out in turn, and all of them undone at the end.
 fn judge_each(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
-    let mut undo: SmallVec<[(&BucketCell<'_>, Copied, Departures, State); 1]> = SmallVec::new();
+    let mut undo: SmallVec<[(&BucketCell<'_>, Copied, State); 1]> = SmallVec::new();
     let judged = cells.iter().enumerate().map(|(index, cell)| {
         let twins = |of: &'_ [BucketCell<'_>], is: fn(Mode) -> bool| {
             let found = of.iter().filter(|twin| twin.is_twin_of(cell) && is(twin.ask.mode()));
@@ -244,18 +244,15 @@ fn judge_each(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64
             judged = Judged::refused_until(now_us);
         }
         if is_tried && judged.passed() && twins(&cells[index + 1..], |_| true).is_some() {
-            let bucket = cell.bucket;
-            let (held, floor) = (bucket.holds.copy(cell.hash), bucket.floors.of(cell.hash, now_us));
-            undo.push((cell, place.copy(cell.hash, now_us), held, floor));
-            let delay_us = delay(mode, &judged, now_us);
-            place.change(cell, now_us, now_us.saturating_add(delay_us));
+            let floor = cell.bucket.floors.of(cell.hash, now_us);
+            undo.push((cell, place.copy(cell.hash, now_us), floor));
+            place.change(cell, now_us, if mode.spends() { judged.departs_us().max(now_us) } else { now_us });
         }
         judged
     });
     let judged = few(judged);
-    for (cell, copied, held, floor) in undo.into_iter().rev() {
+    for (cell, copied, floor) in undo.into_iter().rev() {
         places[cell.place].restore(cell.hash, &copied, now_us);
-        cell.bucket.holds.restore(cell.hash, held);
         cell.bucket.floors.set(cell.hash, floor, now_us);
     }
     judged

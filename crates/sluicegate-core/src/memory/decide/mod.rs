@@ -15,7 +15,6 @@ mod few;
 mod general;
 #[cfg(test)]
 mod tests;
-mod waits;
 
 use std::sync::Arc;
 

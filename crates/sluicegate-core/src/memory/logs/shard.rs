@@ -5,11 +5,8 @@ use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use smallvec::SmallVec;
-
 use crate::algorithm::{SlidingLog, Slot};
 use crate::memory::beside::IdentityHasher;
-use crate::memory::holds::{self, Hold};
 use crate::policy::OnFull;
 
 /// The number of keys of a shard that share one place for inherited units.
@@ -147,11 +144,10 @@ impl Shard {
         (0..self.logs.len()).filter(|log| self.until_us(*log, now_us) > now_us).count()
     }
 
-    /// When `cost` would pass if nothing else arrived, with held units counted.
+    /// When `cost` would pass if nothing else arrived.
     pub(in crate::memory) fn slot(
         &mut self,
         (hash, rule): (u64, &SlidingLog),
-        held: &[Hold],
         now_us: u64,
         cost: u64,
     ) -> Slot {
@@ -163,24 +159,7 @@ impl Shard {
         let sum = inherited.map_or(sum, |(_, cost)| cost);
         let counts = |(at_us, _): &(u64, u64)| !rule.is_over(*at_us, now_us);
         let entries = inherited.into_iter().chain(self.chain(head).filter(counts));
-        if held.is_empty() {
-            return rule.slot(entries, sum, now_us, cost);
-        }
-        // A held unit counts from now until one period after its departure, at which it will be entered: behind the newest entry or in it.
-        let newest = log.and_then(|log| self.newest(log)).or(inherited).filter(counts);
-        let mut last: SmallVec<[(u64, u64); 4]> = newest.into_iter().collect();
-        for hold in held {
-            match last.last_mut() {
-                Some((at_us, cost))
-                    if hold.until_us <= *at_us || rule.is_one_entry(*at_us, hold.until_us) =>
-                {
-                    (*at_us, *cost) = (hold.until_us.max(*at_us), cost.saturating_add(hold.units));
-                }
-                _ => last.push((hold.until_us, hold.units)),
-            }
-        }
-        let older = entries.take_while(|entry| Some(*entry) != newest);
-        rule.slot(older.chain(last), sum.saturating_add(holds::units(held)), now_us, cost)
+        rule.slot(entries, sum, now_us, cost)
     }
 
     /// Whether no entry comes a period or more after that entry. A later turn cannot use a gap before it.

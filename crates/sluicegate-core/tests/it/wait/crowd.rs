@@ -1,4 +1,4 @@
-//! Many requests under two limits at once, that wait, leave, depart and spend: each limit keeps its own definition.
+//! Many requests under two limits at once, that wait, leave and spend: each limit keeps its own definition.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -21,8 +21,6 @@ enum Step {
     Both(u64),
     /// One of those who wait leaves.
     Leave(usize),
-    /// One of those who have their turn goes.
-    Depart(usize),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -32,22 +30,16 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (1..=3_u64, prop::option::of(longest())).prop_map(|(cost, wait)| Step::Alone(cost, wait)),
         6 => longest().prop_map(Step::Both),
         4 => (0..6_usize).prop_map(Step::Leave),
-        2 => (0..6_usize).prop_map(Step::Depart),
     ]
 }
 
-/// What a request has of each limit.
-struct Request {
-    receipts: [Option<Receipt>; 2],
-    /// When it departs.
-    at: u64,
-    has_left: bool,
-}
+/// What a request has of each limit, unless it has given it back.
+type Spends = [Option<Receipt>; 2];
 
 struct Crowd {
     desk: Desk,
     limits: [(PreparedPolicy, Algorithm, Quota); 2],
-    requests: Vec<Request>,
+    requests: Vec<Spends>,
 }
 
 impl Crowd {
@@ -76,16 +68,19 @@ impl Crowd {
                 self.enter(decision);
             }
             Step::Leave(which) => {
+                let waits = |receipt: &&Receipt| receipt.at_us() > now;
                 let is_waiting =
-                    |index: &usize| self.requests[*index].at > now && !self.requests[*index].has_left;
-                if let Some(index) = (0..self.requests.len()).rev().filter(is_waiting).nth(which) {
-                    self.requests[index].has_left = self.report(Mode::Return, index);
-                }
-            }
-            Step::Depart(which) => {
-                let index = self.requests.len().checked_sub(which + 1);
-                if let Some(index) = index.filter(|index| self.requests[*index].at <= now) {
-                    assert!(self.report(Mode::Depart, index));
+                    |index: &usize| self.requests[*index].iter().flatten().any(|own| waits(&own));
+                let Some(index) = (0..self.requests.len()).rev().filter(is_waiting).nth(which) else {
+                    return;
+                };
+                let receipts = self.requests[index].each_ref().map(|own| own.as_ref().filter(waits));
+                let turns = self.limits.iter().zip(receipts);
+                let turns: Vec<_> = turns.filter_map(|((opened, ..), own)| Some((opened, own?))).collect();
+                if self.desk.of(Mode::Return, &turns) {
+                    self.requests[index]
+                        .iter_mut()
+                        .for_each(|own| *own = own.take().filter(|own| !waits(&own)));
                 }
             }
         }
@@ -93,26 +88,18 @@ impl Crowd {
 
     fn enter(&mut self, mut decision: Decision) {
         if decision.is_allowed() {
-            let receipts = [0, 1].map(|ask| decision.take_receipt(ask));
-            self.requests.push(Request { receipts, at: decision.spent_us(), has_left: false });
+            self.requests.push([0, 1].map(|ask| decision.take_receipt(ask)));
         }
     }
 
-    fn report(&self, mode: Mode, index: usize) -> bool {
-        let about = self.limits.iter().zip(&self.requests[index].receipts);
-        let about: Vec<_> =
-            about.filter_map(|((opened, ..), receipt)| Some((opened, receipt.as_ref()?))).collect();
-        self.desk.of(mode, &about)
-    }
-
-    /// All that departs, in the order of departure, is within each definition.
+    /// All that each limit counts, in the order of the moments from which it counts, is within its definition.
     fn holds(&self) {
         for (place, (_, algorithm, quota)) in self.limits.iter().enumerate() {
             let mut spent: Vec<_> = self
                 .requests
                 .iter()
-                .filter(|request| !request.has_left)
-                .filter_map(|request| Some((request.at, request.receipts[place].as_ref()?.cost())))
+                .filter_map(|receipts| receipts[place].as_ref())
+                .map(|receipt| (receipt.at_us(), receipt.cost()))
                 .collect();
             spent.sort_by_key(|(at, _)| *at);
             let mut model = promised(*algorithm, *quota);

@@ -29,7 +29,7 @@ async fn turn(under: &[(&RateLimiter, u64)]) -> Option<Turn> {
     let checks = under.iter().map(|(limiter, cost)| limiter.check(&ada).cost(*cost).reserve(LONGEST));
     let decision = check_all(checks).await.unwrap();
     let limits = under.iter().map(|(limiter, cost)| ((*limiter).clone(), ada.clone(), *cost));
-    if decision.is_allowed() { Some(Turn::new(decision, limits)) } else { Turn::left(limits, LONGEST) }
+    decision.is_allowed().then(|| Turn::new(decision, limits))
 }
 
 async fn turns<const N: usize>(limiter: &RateLimiter) -> [Turn; N] {
@@ -113,6 +113,70 @@ fn a_race_of_taking_and_leaving_gives_no_turn_twice() {
     }
 }
 
+/// Requests with other costs once took turns that were left, and those behind them waited longer than they had been told.
+#[tokio::test(start_paused = true)]
+async fn no_request_proceeds_after_its_own_turn_whoever_leaves_and_comes() {
+    let (store, mut random) = (store(), Random::new(3));
+    for algorithm in [Algorithm::Gcra, Algorithm::SlidingLog] {
+        for round in 0..40 {
+            let limiter =
+                Policy::builder(format!("mail-{algorithm}-{round}"), algorithm, "4/s").on(&store).unwrap();
+            let (mut waiting, late) = (Vec::new(), Arc::new(Mutex::new(Vec::new())));
+            for _ in 0..60 {
+                let (cost, longest) = (1 + random.below(3), Duration::from_millis(50 * random.below(60)));
+                let limits = [(limiter.clone(), Key::from("ada"), cost)];
+                let decision = limiter.check("ada").cost(cost).reserve(longest).await.unwrap();
+                if decision.is_allowed() {
+                    let (latest, late) = (Instant::now() + decision.delay(), Arc::clone(&late));
+                    assert!(decision.delay() <= longest);
+                    waiting.push(tokio::spawn(async move {
+                        Turn::new(decision, limits).await;
+                        late.lock()
+                            .unwrap()
+                            .extend((Instant::now() > latest + Duration::from_millis(1)).then_some(latest));
+                    }));
+                }
+                if random.below(3) == 0 && !waiting.is_empty() {
+                    waiting.swap_remove(random.index(waiting.len())).abort();
+                }
+                tokio::time::sleep(Duration::from_millis(random.below(120))).await;
+            }
+            tokio::time::sleep(secs(10)).await;
+            assert!(late.lock().unwrap().is_empty(), "{algorithm}, round {round}");
+        }
+    }
+}
+
+/// A hole of five units was taken by requests of one unit, and one that waits ten seconds at most was admitted after 66.
+#[tokio::test(start_paused = true)]
+async fn a_longest_wait_is_kept_behind_a_turn_that_was_left() {
+    let limiter = Policy::gcra("mail", "1/s burst 60").on(&store()).unwrap();
+    assert!(limiter.check("ada").cost(60).await.unwrap().is_allowed());
+    let mut waiting = Vec::new();
+    for cost in [5, 60, 1] {
+        waiting.push(turn(&[(&limiter, cost)]).await.unwrap());
+    }
+    drop(waiting.remove(0));
+    let start = Instant::now();
+    let refused = limiter.check("ada").acquire(secs(10)).await.unwrap();
+    assert_eq!((refused.is_allowed(), start.elapsed()), (false, secs(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_that_other_limits_have_counted_go_back_with_the_turn_if_they_keep_accounts() {
+    for keeps in [false, true] {
+        let store = store();
+        let user = Policy::gcra("user", "1/min").on(&store).unwrap();
+        let address = Policy::gcra("address", "10/min");
+        let address = if keeps { address.refunds() } else { address }.on(&store).unwrap();
+        let under = [(&user, 1), (&address, 1)];
+        let (_first, second) = (turn(&under).await.unwrap(), turn(&under).await.unwrap());
+        drop(second);
+        assert_eq!(address.peek("ada").await.unwrap().remaining(), if keeps { 9 } else { 8 });
+        assert_eq!(user.peek("ada").await.unwrap().retry_after(), Some(secs(60)));
+    }
+}
+
 /// Due at 1 s, dropped at 10 s: the unit came back, and two went at one instant.
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_came_and_was_not_used_is_spent() {
@@ -183,7 +247,9 @@ async fn the_next_request_waits_for_few_of_those_that_a_client_opens_and_aborts(
             let start = Instant::now();
             turn(&under(1)[..limits]).await.unwrap().await;
             let waited = start.elapsed();
-            assert!(waited <= secs(3), "seed {seed}, {limits} limits: {waited:?}");
+            // Under two limits some requests wait for one of them and some for both, and do not use each other's turns.
+            let most = secs([3, 8][limits - 1]);
+            assert!(waited <= most, "seed {seed}, {limits} limits: {waited:?}");
         }
     }
 }
@@ -203,11 +269,10 @@ async fn most_of_the_limit_is_used_where_most_requests_leave() {
                 let cost = 1 + random.below(3);
                 let decision = limiter.check("ada").cost(cost).reserve(secs(20)).await.unwrap();
                 let limit = [(limiter.clone(), Key::from("ada"), cost)];
-                let turn = match decision.is_allowed() {
-                    true => Some(Turn::new(decision, limit)),
-                    false => Turn::left(limit, secs(20)),
-                };
-                let Some(turn) = turn else { continue };
+                if !decision.is_allowed() {
+                    continue;
+                }
+                let turn = Turn::new(decision, limit);
                 let patience = if random.below(10) < 7 { random.below(20_000) } else { 600_000 };
                 let used = Arc::clone(&used);
                 tokio::spawn(async move {

@@ -2,7 +2,6 @@
 
 mod crowd;
 mod goodput;
-mod held;
 mod leaving;
 mod reservations;
 pub(crate) mod turns;

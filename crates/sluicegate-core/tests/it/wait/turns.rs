@@ -1,4 +1,4 @@
-//! Turns that are given up, and units that are held for a request which waits for another limit.
+//! Turns that are given up, and requests that wait for one limit and are counted by another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::{Ask, Mode, PreparedPolicy};
 use sluicegate_core::{Algorithm, Decision, Key, Policy, Quota, Store};
 
-use crate::support::{ALL, answer, is_queue, secs, store, us};
+use crate::support::{ALL, answer, is_queue, secs, store};
 
 const WAIT: Mode = Mode::Reserve { longest: secs(3_600) };
 
@@ -71,28 +71,6 @@ impl Desk {
         let mut decision = self.ask(policy, 1, WAIT);
         assert!(decision.is_allowed(), "{decision:?}");
         (decision.take_receipt(0).expect("it is allowed"), decision.delay())
-    }
-}
-
-/// Two requests under ten a minute that others share and one an hour of their own: the first has spent, the second waits an hour, and a
-/// unit of the shared limit is held for it.
-struct Held {
-    desk: Desk,
-    ip: PreparedPolicy,
-    user: PreparedPolicy,
-    waits: Decision,
-    receipts: [Receipt; 2],
-}
-
-impl Held {
-    fn under(shared: Algorithm) -> Self {
-        let desk = Desk::new();
-        let ip = desk.open(Policy::builder("ip", shared, Quota::per_minute(10)));
-        let user = desk.open(Policy::gcra("user", "1/h"));
-        assert!(desk.both([&ip, &user], WAIT).is_allowed());
-        let mut waits = desk.both([&ip, &user], WAIT);
-        let receipts = [0, 1].map(|place| waits.take_receipt(place).expect("it is allowed"));
-        Self { desk, ip, user, waits, receipts }
     }
 }
 
@@ -208,110 +186,38 @@ fn all_turns_of_a_request_go_back_or_none() {
 /// `ip 100/s burst 100` with `user 1/min`: the user's second request waits a minute, and everybody else on that address was
 /// refused for 59 seconds.
 #[test]
-fn one_who_waits_for_a_limit_of_its_own_does_not_lock_one_that_others_share() {
-    for shared in waiting() {
+fn one_who_waits_for_a_limit_of_its_own_is_counted_at_once_by_one_that_others_share() {
+    for shared in ALL {
         let desk = Desk::new();
         let ip = desk.open(Policy::builder("ip", shared, Quota::per_second(100)));
         let user = desk.open(Policy::gcra("user", "1/min"));
         assert!(desk.both([&ip, &user], WAIT).is_allowed());
-        let waits = desk.both([&ip, &user], WAIT);
-        assert_eq!(waits.delay(), secs(60), "{shared}");
-        let statuses: Vec<_> = waits.quotas().iter().map(|status| status.remaining()).collect();
-        assert_eq!(statuses, [98, 0], "{shared}: what is held counts in full");
         desk.clock.advance(secs(10));
-        assert_eq!(desk.remaining(&ip), 99, "{shared}: and does not drain");
-        assert!(desk.ask(&ip, 99, Mode::Spend).is_allowed(), "{shared}");
-        assert!(!desk.ask(&ip, 1, Mode::Spend).is_allowed(), "{shared}");
+        let waits = desk.both([&ip, &user], WAIT);
+        assert_eq!(waits.delay(), secs(50), "{shared}");
+        let statuses: Vec<_> = waits.quotas().iter().map(|status| status.remaining()).collect();
+        assert_eq!(statuses, [99, 0], "{shared}");
+        let [ip_us, user_us] =
+            [0, 1].map(|ask| waits.receipt(ask).expect("it has spent").at_us() - waits.at_us());
+        assert_eq!((ip_us, user_us), (0, 50_000_000), "{shared}");
+        desk.clock.advance(secs(10));
+        assert!(desk.ask(&ip, 100, Mode::Spend).is_allowed(), "{shared}: and it drains from then on");
     }
 }
 
+/// Each limit counts from its own turn, so that one with a short line is not closed until the end of a longer one.
 #[test]
-fn what_is_held_is_spent_at_the_departure_whether_anybody_departs_or_not() {
-    for (shared, departs) in waiting().flat_map(|algorithm| [(algorithm, false), (algorithm, true)]) {
-        let Held { desk, ip, user, waits, receipts } = Held::under(shared);
-        assert!(receipts[0].is_held() && !receipts[1].is_held(), "{shared}");
-        desk.clock.advance(waits.delay());
-        let depart = || desk.of(Mode::Depart, &[(&ip, &receipts[0]), (&user, &receipts[1])]);
-        if departs {
-            assert!(depart() && depart(), "{shared}: the second time is nothing");
-        }
-        assert_eq!(desk.remaining(&ip), 9, "{shared}: one is spent, now");
-        desk.clock.advance(secs(121));
-        assert!(depart(), "{shared}");
-        assert_eq!(desk.remaining(&ip), 10, "{shared}: and drains from then on");
-    }
-}
-
-#[test]
-fn a_request_that_departs_early_has_spent_at_that_moment() {
-    for shared in waiting() {
-        let Held { desk, ip, receipts: [held, _], .. } = Held::under(shared);
-        assert!(desk.of(Mode::Depart, &[(&ip, &held)]));
-        assert_eq!(desk.remaining(&ip), 8, "{shared}");
-        desk.clock.advance(secs(121));
-        assert_eq!(desk.remaining(&ip), 10, "{shared}: nothing is held any more");
-    }
-}
-
-#[test]
-fn what_is_held_is_released_with_the_turn() {
-    for shared in waiting() {
-        let Held { desk, ip, user, receipts, .. } = Held::under(shared);
-        let give_up = || desk.of(Mode::Return, &[(&ip, &receipts[0]), (&user, &receipts[1])]);
-        assert!(give_up(), "{shared}");
-        assert_eq!((desk.remaining(&ip), desk.wait(&user)), (9, secs(3_600)), "{shared}");
-        assert!(!give_up(), "{shared}: once");
-        assert_eq!(desk.remaining(&ip), 9, "{shared}");
-    }
-}
-
-#[test]
-fn a_key_holds_at_most_half_of_its_burst_or_one_unit() {
-    // Of a burst of one nothing is left beside what is held, and the next turn is a minute after that.
-    for (limit, most, wait) in [(10, 5, secs(3_600)), (3, 1, secs(3_600)), (1, 1, secs(60))] {
+fn a_request_that_waits_for_two_limits_proceeds_at_the_later_turn_and_delays_neither() {
+    for algorithm in waiting() {
         let desk = Desk::new();
-        let ip = desk.open(Policy::gcra("ip", Quota::per_minute(limit)));
-        let users = (0..20).map(|user| desk.open(Policy::gcra(format!("user{user}"), "1/h")));
-        let users: Vec<_> = users.collect();
-        users.iter().for_each(|user| assert!(desk.ask(user, 1, Mode::Spend).is_allowed()));
-        let asked: Vec<_> = users.iter().map(|user| desk.both([&ip, user], WAIT)).collect();
-        assert_eq!(asked.iter().filter(|decision| decision.is_allowed()).count(), most, "{limit}");
-        let refused = asked.last().expect("there are some");
-        assert_eq!(refused.retry_after(), Some(wait), "{limit}: when all pass at once");
-        assert_eq!(desk.wait(&users[19]), secs(3_600), "{limit}: a refused request spends nothing");
-        assert_eq!(desk.remaining(&ip), limit - most as u64, "{limit}");
-    }
-}
-
-#[test]
-fn a_reset_forgets_what_is_held_and_a_replacement_does_not() {
-    for shared in waiting() {
-        let Held { desk, ip, waits, .. } = Held::under(shared);
-        let new = desk.replace(&ip, Policy::builder("ip", shared, Quota::per_minute(20)), Inherit::Spent);
-        assert!(!desk.ask(&new, 19, Mode::Spend).is_allowed(), "{shared}");
-        desk.clock.advance(waits.delay());
-        assert!(!desk.ask(&new, 20, Mode::Spend).is_allowed(), "{shared}: it goes now");
-        let _ = desk.ask(&new, 0, Mode::Reset);
-        assert!(desk.ask(&new, 20, Mode::Spend).is_allowed(), "{shared}");
-    }
-}
-
-/// The wait of a refusal is exact beside what is held: at it the cost passes, a microsecond before it does not.
-#[test]
-fn a_refusal_beside_what_is_held_names_the_first_moment_at_which_it_passes() {
-    for (shared, cost) in waiting().flat_map(|algorithm| (1..=10).map(move |cost| (algorithm, cost))) {
-        let desk = Desk::new();
-        let ip = desk.open(Policy::builder("ip", shared, Quota::per_minute(10)));
-        let user = desk.open(Policy::gcra("user", "1/30s"));
-        assert!(desk.ask(&user, 1, Mode::Spend).is_allowed());
-        desk.clock.advance(us(7));
-        assert!(desk.both([&ip, &user], WAIT).is_allowed());
-        assert!(desk.ask(&ip, 9, Mode::Spend).is_allowed(), "{shared}");
-        let wait = desk.ask(&ip, cost, Mode::Peek).retry_after().expect("the bucket is full");
-        desk.clock.advance(wait - us(1));
-        assert!(!desk.ask(&ip, cost, Mode::Peek).is_allowed(), "{shared} {cost}");
-        desk.clock.advance(us(1));
-        assert!(desk.ask(&ip, cost, Mode::Spend).is_allowed(), "{shared} {cost}");
+        let short = desk.open(Policy::builder("short", algorithm, Quota::per_second(1)));
+        let long = desk.open(Policy::gcra("long", "1/min"));
+        assert!(desk.both([&short, &long], WAIT).is_allowed());
+        let mut both = desk.both([&short, &long], WAIT);
+        assert_eq!(both.delay(), secs(60), "{algorithm}");
+        assert!(desk.turn(&short).1 < secs(4), "{algorithm}");
+        let receipts = [0, 1].map(|ask| both.take_receipt(ask).expect("it has spent"));
+        assert!(receipts[0].at_us() - both.at_us() < 3_000_000, "{algorithm}");
     }
 }
 
@@ -346,18 +252,4 @@ fn a_window_gives_back_the_turn_of_a_window_that_others_have_joined() {
     assert!(desk.of(Mode::Return, &[(&policy, &first)]));
     let delays = [desk.turn(&policy).1, desk.turn(&policy).1];
     assert_eq!(delays, [secs(1), secs(2)], "one place is free in the next window");
-}
-
-/// Of what several requests had held until one moment only the last one's was spent, if each by itself had drained since.
-#[test]
-fn all_that_was_held_until_one_moment_is_spent_at_it() {
-    for shared in waiting() {
-        let desk = Desk::new();
-        let shared = desk.open(Policy::builder("shared", shared, Quota::per_second(10)));
-        let own = desk.open(Policy::fixed_window("own", "3/s"));
-        (0..6).for_each(|_| assert!(desk.both([&shared, &own], WAIT).is_allowed()));
-        desk.clock.advance(us(1_100_000));
-        let used = 10 - desk.remaining(&shared);
-        assert!((2..=6).contains(&used), "{}: {used} of three, a tenth of a second after", shared.policy());
-    }
 }

@@ -36,9 +36,10 @@ struct World {
     /// The quotas that each limit had.
     quotas: [Vec<Quota>; 2],
     lives: HashMap<Bucket, usize>,
-    /// The lives of the buckets that each decision has spent from, by the moment of the decision: no two have the same.
-    spent: HashMap<u64, Vec<Life>>,
-    waiting: Vec<(Turn, Own)>,
+    /// The life that each turn was reserved in, by its bucket and the birth of the key there.
+    births: HashMap<(Bucket, u64), Life>,
+    /// Requests with the moments of their own turns.
+    waiting: Vec<(Turn, Own, u64)>,
     gone: HashMap<Life, Vec<(u64, u64)>>,
     receipts: Vec<(Life, u64, Receipt)>,
 }
@@ -69,7 +70,7 @@ impl World {
             quotas,
             random,
             lives: HashMap::new(),
-            spent: HashMap::new(),
+            births: HashMap::new(),
             waiting: Vec::new(),
             gone: HashMap::new(),
             receipts: Vec::new(),
@@ -121,15 +122,19 @@ impl World {
         let lives: Own =
             lives.map(|bucket| (bucket, self.lives.get(&bucket).copied().unwrap_or(0))).collect();
         if !decision.is_allowed() {
-            let left = Turn::left(under, longest).map(|turn| (turn, lives));
-            return self.waiting.extend(left);
+            return;
         }
-        assert!(self.spent.insert(decision.at_us(), lives.clone()).is_none());
+        for (ask, life) in lives.iter().enumerate() {
+            let receipt = decision.receipt(ask);
+            let birth = receipt.and_then(|receipt| Some(receipt.trace(0)?.birth));
+            self.births.extend(birth.map(|birth| ((life.0, birth), *life)));
+        }
         if decision.delay().is_zero() {
             self.goes(decision, &lives);
         } else {
+            let latest = decision.spent_us();
             let turn = Turn::new(decision, under.collect::<Vec<_>>());
-            self.waiting.push((turn, lives));
+            self.waiting.push((turn, lives, latest));
         }
     }
 
@@ -142,29 +147,27 @@ impl World {
 
     fn poll_all(&mut self) {
         let mut index = 0;
-        while let Some((turn, _)) = self.waiting.get_mut(index) {
+        while let Some((turn, ..)) = self.waiting.get_mut(index) {
             match Pin::new(turn).poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Pending => index += 1,
                 Poll::Ready(decision) => {
-                    let (_, own) = self.waiting.remove(index);
+                    let (_, own, latest) = self.waiting.remove(index);
                     assert!(decision.spent_us() <= self.now_us(), "it went before its turn");
+                    assert!(decision.spent_us() <= latest, "it went after its own turn");
                     self.goes(decision, &own);
                 }
             }
         }
     }
 
-    /// A request goes at a turn that it or another one has reserved, with the units that were held for it.
+    /// A request goes at a turn that it or another one has reserved.
     fn goes(&mut self, mut decision: Decision, own: &Own) {
-        let reserved = self.spent.remove(&decision.at_us()).expect("no two go at one turn");
         for (ask, own) in own.iter().enumerate() {
-            let at = decision.spent_us();
-            let receipt = decision.take_receipt(ask);
-            let is_held = receipt.as_ref().is_some_and(Receipt::is_held);
-            let turn = reserved.iter().find(|(bucket, _)| *bucket == own.0);
-            let life = *turn.filter(|_| !is_held).unwrap_or(own);
-            self.gone.entry(life).or_default().push((at, decision.quotas()[ask].spent()));
-            self.receipts.extend(receipt.map(|receipt| (life, at, receipt)));
+            let Some(receipt) = decision.take_receipt(ask) else { continue };
+            let reserved = receipt.trace(0).and_then(|trace| self.births.get(&(own.0, trace.birth)));
+            let life = *reserved.unwrap_or(own);
+            self.gone.entry(life).or_default().push((receipt.at_us(), receipt.cost()));
+            self.receipts.push((life, receipt.at_us(), receipt));
         }
     }
 

@@ -33,26 +33,14 @@ pub(super) struct KeyAsk {
     pub(super) spent: Option<ReceiptData>,
     /// Its place among the asks.
     pub(super) at: u8,
-    /// Set if other slots decide the same request, too: such an ask takes the script's long way.
-    pub(super) cross_slot: Option<CrossSlot>,
-}
-
-/// The message to a slot about a request that other slots decide, too.
-///
-/// The default is for a request in one slot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CrossSlot {
-    /// The earliest time of its turn, in microseconds; 0 if it does not wait.
-    pub(super) due_us: u64,
-    /// The time for which units spent here are marked as not decided, in microseconds.
-    pub(super) marked_us: u64,
+    /// Set if other slots decide the same request, too: the time for which units spent here are marked as not decided, in microseconds.
+    pub(super) marked_us: Option<u64>,
 }
 
 /// The content of a receipt.
 #[derive(Clone, Debug)]
 pub(super) struct ReceiptData {
     pub(super) at_us: u64,
-    pub(super) is_held: bool,
     /// For each quota, the units spent and not given back since, and the trace; empty if the receipt has no traces.
     pub(super) traces: SmallVec<[(u64, Trace); 1]>,
 }
@@ -61,8 +49,7 @@ impl ReceiptData {
     fn of(receipt: &Receipt, quotas: usize) -> Self {
         let traces =
             (0_u8..).take(quotas).map_while(|quota| Some((receipt.cost_of(quota), *receipt.trace(quota)?)));
-        let is_held = receipt.is_held();
-        Self { at_us: receipt.at_us(), is_held, traces: traces.collect() }
+        Self { at_us: receipt.at_us(), traces: traces.collect() }
     }
 }
 
@@ -106,7 +93,7 @@ impl KeyAsk {
                 spent: ask.receipt().map(|receipt| ReceiptData::of(receipt, prepared.rules.len())),
                 prepared,
                 at,
-                cross_slot: None,
+                marked_us: None,
             })
         });
         let asked: Vec<_> = asked.collect::<Result<_, _>>()?;
@@ -117,7 +104,7 @@ impl KeyAsk {
     pub(super) fn probe(name: String, prepared: Arc<Prepared>) -> Self {
         let (tag_at, costs) = (prepared.stem.len(), std::iter::once(1).collect());
         let (mode, expires) = (Mode::Charge, false);
-        Self { name, tag_at, prepared, mode, expires, costs, spent: None, at: 0, cross_slot: None }
+        Self { name, tag_at, prepared, mode, expires, costs, spent: None, at: 0, marked_us: None }
     }
 
     /// This ask in another mode.

@@ -9,8 +9,8 @@
 //! ARGV[1]  f64  the time in microseconds; 0 for the server's
 //!          f64  the deadline, by the server's clock
 //!          then per ask:
-//!            u8   mode: 0 spend, 1 peek, 2 reserve, 3 charge, 4 refund, 5 reset, 6 return, 7 depart, 8 take,
-//!                 9 lease; +128 for the long way
+//!            u8   mode: 0 spend, 1 peek, 2 reserve, 3 charge, 4 refund, 5 reset, 6 return, 7 take,
+//!                 8 lease; +128 for the long way
 //!            u8   1 if it is the last ask of its request
 //!            u8   place of the policy's numbers in ARGV
 //!            u8   how keys of other rules start (0 to 4); +8 if it keeps account of what is given
@@ -20,7 +20,7 @@
 //!            u16  bytes of the extra part
 //!            f64  since when: what was spent before is forgotten; 0 for always
 //!            f64  cost, per quota
-//!            ..   the extra part: longest wait, receipt, turn and mark of a request in several slots
+//!            ..   the extra part: longest wait, receipt, and mark of a request in several slots
 //! ARGV[2..] numbers and texts of policies, in turn and each once
 //! ```
 //!
@@ -37,7 +37,7 @@ use sluicegate_core::algorithm::State;
 use sluicegate_core::clock::micros;
 use sluicegate_core::store::Mode;
 
-use super::ask::{CrossSlot, KeyAsk, ReceiptData};
+use super::ask::{KeyAsk, ReceiptData};
 use super::script::SCRIPT;
 use crate::connection::ScriptName;
 use crate::store::encode::push;
@@ -111,12 +111,12 @@ fn is_plain(asks: &[KeyAsk]) -> bool {
 /// Bytes instead of arguments: each further argument of a command costs Redis more than the few bytes
 /// in it.
 fn order(orders: &mut Vec<u8>, ask: &KeyAsk, (is_plain, expires, is_last): (bool, bool, bool), text: u8) {
-    // An ask with a mark or a given turn takes the long way.
-    let is_short = is_plain && ask.cross_slot.unwrap_or_default() == CrossSlot::default();
+    // An ask with a mark takes the long way.
+    let is_short = is_plain && ask.marked_us.unwrap_or(0) == 0;
     let mode = ask.mode.number() + if is_short { 0 } else { 128 };
     let Prepared { way, gives_back, is_onlooker, counts_rejected, takes_quotas, .. } = *ask.prepared;
     // With several slots, the refusal is known only when all slots have answered.
-    let counts_rejected = counts_rejected && ask.cross_slot.is_none();
+    let counts_rejected = counts_rejected && ask.marked_us.is_none();
     let way = way + 8 * u8::from(gives_back) + 16 * u8::from(is_onlooker) + 32 * u8::from(counts_rejected);
     let way = way + 64 * u8::from(takes_quotas) + 128 * u8::from(expires);
     orders.extend_from_slice(&[mode, u8::from(is_last), text, way]);
@@ -129,26 +129,25 @@ fn order(orders: &mut Vec<u8>, ask: &KeyAsk, (is_plain, expires, is_last): (bool
     orders.extend_from_slice(&extra);
 }
 
-/// The numbers that only some asks need: the longest wait, the earlier spend, the turn and the mark of a request in several slots.
+/// The numbers that only some asks need: the longest wait, the earlier spend, and the mark of a request in several slots.
 ///
 /// Most asks need none, and then nothing is sent. Receipts are sent with their traces, so that
 /// the script can give units back exactly without a record of each spend.
 fn extra(ask: &KeyAsk) -> Vec<u8> {
     let mut extra = Vec::new();
     let longest_us = ask.mode.longest_wait().map_or(0, micros);
-    let CrossSlot { due_us, marked_us } = ask.cross_slot.unwrap_or_default();
-    let (at_us, is_held) = ask.spent.as_ref().map_or((due_us, false), |spent| (spent.at_us, spent.is_held));
-    if ask.spent.is_none() && (longest_us, due_us, marked_us) == (0, 0, 0) {
+    let marked_us = ask.marked_us.unwrap_or(0);
+    if ask.spent.is_none() && (longest_us, marked_us) == (0, 0) {
         return extra;
     }
     push(&mut extra, longest_us);
-    push(&mut extra, at_us);
+    push(&mut extra, ask.spent.as_ref().map_or(0, |spent| spent.at_us));
     // An account of refunds is kept for all policies; policies that do not require it refund without the account, as in memory.
-    let is_exact = ask.prepared.gives_back || ask.cross_slot.is_some();
+    let is_exact = ask.prepared.gives_back || ask.marked_us.is_some();
     let is_lease = |spent: &ReceiptData| spent.traces.iter().any(|(_, trace)| trace.floor.is_some());
     let is_lease = ask.spent.as_ref().is_some_and(is_lease);
     let is_final = ask.prepared.is_final && !is_exact;
-    let flags = [is_final, is_lease, is_exact, is_held];
+    let flags = [is_final, is_lease, is_exact];
     extra.push(flags.into_iter().fold(0, |all, flag| 2 * all + u8::from(flag)));
     push(&mut extra, marked_us);
     let Some(spent) = &ask.spent else { return extra };

@@ -23,8 +23,8 @@
 //! is not promised: a request with many keys may lose against requests with few.
 //!
 //! # Turns
-//! The slot with the longest wait is asked first. The other slots get the time of that turn,
-//! and hold their units until then.
+//! Each slot counts the request from its own turn on, and the request proceeds at the last of them. The slot with the longest wait is
+//! asked first.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ use sluicegate_core::{Decision, Outcome, StoreError};
 use tokio::time::Instant;
 
 use super::Decider;
-use super::ask::{CrossSlot, KeyAsk};
+use super::ask::KeyAsk;
 use super::request::DecisionResult;
 
 /// The asks of one slot, and its decision.
@@ -113,14 +113,8 @@ async fn attempt(
     let order: Vec<Vec<KeyAsk>> = order.into_iter().map(|(asks, _)| asks).collect();
     let slots = order.len();
     let asked = ask_in_turn(order, |asks, before| {
-        let waits = before.iter().filter(|(_, decision)| !decision.delay().is_zero());
-        let due_us = waits.map(|(_, decision)| decision.spent_us()).max().unwrap_or(0);
         let marked_us = if before.len() + 1 < slots { micros(decider.client.deadline) } else { 0 };
-        for ask in &mut *asks {
-            // A request that is delayed only by a queue departs at the time of that queue.
-            let due_us = if ask.mode.longest_wait().is_some() { due_us } else { 0 };
-            ask.cross_slot = Some(CrossSlot { due_us, marked_us });
-        }
+        asks.iter_mut().for_each(|ask| ask.marked_us = Some(marked_us));
         decider.ask(asks.clone(), deadline)
     })
     .await;
@@ -138,12 +132,10 @@ async fn attempt(
     Ok(if refused { Attempt::Refused(parts, is_busy) } else { Attempt::Granted(parts) })
 }
 
-/// Gives up a turn in several slots: all of them take it back, or none does. Slots that may refuse come first: slots that do not only hold
-/// the units. If one refuses, the units that the others have taken back are charged again.
+/// Gives up a turn in several slots: all of them take it back, or none does. If one refuses, the units that the others have taken back are
+/// charged again.
 async fn give_up(decider: &Arc<Decider>, asks: Vec<KeyAsk>, deadline: Instant) -> DecisionResult {
-    let mut groups = by_slot(asks);
-    groups.sort_by_key(|asks| asks.iter().all(|ask| ask.spent.as_ref().is_some_and(|spent| spent.is_held)));
-    let asked = ask_in_turn(groups, |asks, _| decider.ask(asks.clone(), deadline)).await;
+    let asked = ask_in_turn(by_slot(asks), |asks, _| decider.ask(asks.clone(), deadline)).await;
     let mut parts = asked.passed;
     if let Some(end) = asked.ended {
         let refused = end?;
@@ -227,11 +219,10 @@ fn is_refused(decision: &Decision, asks: &[KeyAsk]) -> bool {
 /// A turn that others may depend on is returned; other spends are refunded by their receipts.
 fn give_back(decider: &Arc<Decider>, spent: &[SlotPart]) {
     for (asks, decision) in spent {
-        let is_turn = !decision.delay().is_zero();
         let refund = |ask: &KeyAsk| {
-            let may_wait = ask.mode.longest_wait().is_some();
-            let mode = if is_turn && may_wait { Mode::Return } else { Mode::Refund };
-            Some(ask.of(mode, &decision.receipt(usize::from(ask.at))?))
+            let receipt = decision.receipt(usize::from(ask.at))?;
+            let is_turn = ask.mode.longest_wait().is_some() && receipt.at_us() > decision.at_us();
+            Some(ask.of(if is_turn { Mode::Return } else { Mode::Refund }, &receipt))
         };
         let asks: Vec<KeyAsk> = asks.iter().filter(|ask| ask.mode.spends()).filter_map(refund).collect();
         if !asks.is_empty() {

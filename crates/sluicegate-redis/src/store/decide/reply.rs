@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
-use sluicegate_core::algorithm::{Balance, State};
+use sluicegate_core::algorithm::Balance;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Mode, QuotaStatus, Trace, judge};
 use sluicegate_core::{Decision, StoreError};
@@ -38,6 +38,8 @@ pub(super) struct ScriptReply<'a> {
 struct RequestStatuses {
     quotas: SmallVec<[QuotaStatus; 4]>,
     traces: Vec<Trace>,
+    /// The delay of each ask, by its index.
+    delays: SmallVec<[(u8, u64); 2]>,
 }
 
 impl<'a> ScriptReply<'a> {
@@ -74,7 +76,7 @@ impl<'a> ScriptReply<'a> {
     fn next_decision(&mut self, asks: &[KeyAsk]) -> Option<Decision> {
         let mut told = RequestStatuses::default();
         let keeps =
-            |ask: &KeyAsk| ask.prepared.gives_back || ask.cross_slot.is_some() || ask.mode == Mode::Lease;
+            |ask: &KeyAsk| ask.prepared.gives_back || ask.marked_us.is_some() || ask.mode == Mode::Lease;
         let keeps = asks.iter().any(keeps);
         let delay_us = match self.next()? {
             0 => self.short(asks, keeps, &mut told)?,
@@ -82,7 +84,7 @@ impl<'a> ScriptReply<'a> {
         };
         let decision = judge(self.now_us, delay_us, told.quotas);
         let is_kept = decision.is_allowed() && (delay_us > 0 || keeps);
-        Some(if is_kept { decision.with_traces(told.traces) } else { decision })
+        Some(if is_kept { decision.with_traces(told.traces).with_delays(told.delays) } else { decision })
     }
 
     /// Reads a short reply: the buckets as they were found and the script's verdicts, from which the rules derive the decision. It
@@ -136,10 +138,11 @@ impl<'a> ScriptReply<'a> {
         for ask in asks {
             // A newer version of the policy decides by its own rules, possibly more or fewer.
             let quotas = u8::try_from(self.next()?).ok()?;
+            told.delays.push((ask.at, self.next()?));
             for quota in 0..quotas {
                 let [passed, never] = self.numbers()?;
                 let balance = Balance::told(self.numbers()?);
-                let [available_us, took, held] = self.numbers()?;
+                let [available_us, took] = self.numbers()?;
                 let [birth, given, found] = self.numbers()?;
                 let (before, after) = (self.numbers()?, self.numbers()?);
                 let status = QuotaStatus::of((ask.at, quota), balance);
@@ -152,10 +155,8 @@ impl<'a> ScriptReply<'a> {
                 told.quotas.push(status.spending(took));
                 let rule =
                     ask.prepared.rules.get(usize::from(quota)).or_else(|| ask.prepared.rules.first())?;
-                let held = held == 1;
-                let before = rule.of_words(before);
-                let after = if held { State::new(after[0], 0) } else { rule.of_words(after) };
-                let mut trace = Trace { found, given, birth, before, after, held, floor: None };
+                let (before, after) = (rule.of_words(before), rule.of_words(after));
+                let mut trace = Trace { found, given, birth, before, after, floor: None };
                 if ask.mode == Mode::Lease {
                     let [until_us, aux] = self.numbers()?;
                     let is_bounded = took > 0 && rule.is_level();

@@ -11,7 +11,7 @@
 //! The shortest way is for requests that spend from one bucket, the most usual ones: a call that has only those ends with it.
 //! The short way is a flat loop without functions or tables, for values with only the asker's own rules, as almost all values are. It
 //! decides a lease alone, or directly after a spend of its bucket. Everything else takes the long way: several rules in a value, turns,
-//! refunds, units that are held or marked, the same bucket twice, a lease that several quotas cut. All ways consist of the same `open` and
+//! refunds, units that are marked, the same bucket twice, a lease that several quotas cut. All ways consist of the same `open` and
 //! `close`. The long way is a function inside the loop of the short one, and costs nothing for calls that do not need it.
 
 use std::sync::LazyLock;
@@ -27,8 +27,8 @@ const ALGORITHMS: [(&str, &str); 4] = [
 ];
 
 /// The modes in the order of their numbers, which begin at 0, by their names in the script.
-const MODE_NAMES: [&str; 10] =
-    ["spend", "peek", "reserve", "charge", "refund", "reset", "return", "depart", "take", "lease"];
+const MODE_NAMES: [&str; 9] =
+    ["spend", "peek", "reserve", "charge", "refund", "reset", "return", "take", "lease"];
 
 /// The kinds of rules that the script knows.
 pub(in crate::store) const KINDS: usize = ALGORITHMS.len();

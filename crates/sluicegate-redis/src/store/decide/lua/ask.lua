@@ -4,19 +4,13 @@ local function cost_of(ask, group, index)
   return #group == #ask and ask[index] or ask.most
 end
 
--- The held or marked units.
-local function held_of(value, marked)
+-- The units that are marked.
+local function marked_units(value)
   local units = 0
-  for _, hold in ipairs(value.held) do
-    if hold.marked == marked then units = units + hold.units end
+  for _, note in ipairs(value.notes) do
+    if note.kind == MARK then units = units + note.units end
   end
   return units
-end
-
-local function held_until(value, till, marked)
-  for _, hold in ipairs(value.held) do
-    if hold.till == till and hold.marked == marked then return hold end
-  end
 end
 
 -- Rounded up, so that there are few of them at a time.
@@ -29,14 +23,13 @@ local function ask_at(key, at, values)
   local mode, _, which, way, extra, since = unpacked('<BBBBHd', orders, at)
   local text, name = ARGV[which + 1], KEYS[key]
   values[name] = values[name] or load(name)
-  local ask = { mode = mode % 128, held = false, mark = 0, longest = 0, value = values[name], most = 0, departs = now, took = {},
-    floor = {} }
+  local ask = { mode = mode % 128, mark = 0, longest = 0, value = values[name], most = 0, departs = now, took = {}, floor = {} }
   if ask.mode >= MODES then error('sluicegate: unknown mode ' .. ask.mode) end
   -- TAKE is a spend of the available units.
   if ask.mode == TAKE then ask.mode, ask.takes = SPEND, true end
   ask.converts, ask.accounts = way % 128 >= 64, way % 16 >= 8
   if ask.converts then
-    local is_report = ask.mode == REFUND or ask.mode == RETURN or ask.mode == DEPART
+    local is_report = ask.mode == REFUND or ask.mode == RETURN
     ask.group = own_of_key(ask.value, text, since, way % 8, is_report)
   else
     ask.group = own(ask.value, text, since, way % 8)
@@ -53,27 +46,11 @@ local function ask_at(key, at, values)
   end
   if extra > 0 then
     ask.longest, ask.spent, ask.flags, ask.mark = unpacked('<ddBd', orders, at)
-    ask.held, ask.is_exact, ask.is_final = ask.flags % 2 == 1, ask.flags % 4 >= 2, ask.flags >= 8
+    ask.is_exact, ask.is_final = ask.flags % 2 == 1, ask.flags >= 4
     if extra > 25 then ask.traces = at + 25 end
-    if ask.flags % 8 >= 4 then ask.floors = at + 25 + #ask * 80 end
+    if ask.flags % 4 >= 2 then ask.floors = at + 25 + #ask * 80 end
   end
   return ask, at + extra
-end
-
--- When a cost has room beside held units: all held units count until they are due, and do not drain before.
-local function slot(quota, value, cost, held)
-  local rule, r, s, at = quota.rule, quota.r, quota.s, now
-  if cost > r.capacity then return NEVER, NEVER end
-  for _, hold in ipairs(held > 0 and value.held or {}) do
-    if hold.marked == 0 then
-      local opens, departs = rule.slot(r, s, at, cost + held)
-      if opens < hold.till then return opens, departs end
-      -- By then the held units are spent.
-      s = departed(quota, s, hold)
-      held, at = held - hold.units, max(at, hold.till)
-    end
-  end
-  return rule.slot(r, s, at, cost)
 end
 
 -- The units that an ask spent from a quota, if it sent them.
@@ -103,7 +80,6 @@ end
 
 local function can_return(ask, quota, index)
   if ask[index] == 0 then return true end
-  if ask.held then return held_until(ask.value, ask.spent, 0) ~= nil end
   return without(quota, spent_of(ask, quota, index)) ~= nil
 end
 
@@ -118,11 +94,11 @@ local function spent_ahead(asks, number, index)
 end
 
 -- Cuts the cost of an ask to the units that all of its quotas have left, but at least one unit.
-local function grant(asks, number, held, is_tried)
+local function grant(asks, number, is_tried)
   local ask, left = asks[number], asks[number].most
   for index, quota in ipairs(ask.group) do
     local ahead = is_tried and 0 or spent_ahead(asks, number, index)
-    left = min(left, remaining(quota.r, quota.s) - held - ahead)
+    left = min(left, remaining(quota.r, quota.s) - ahead)
   end
   for index = 1, #ask do ask[index] = min(ask[index], max(left, 1)) end
   ask.most = min(ask.most, max(left, 1))
@@ -132,12 +108,12 @@ end
 -- spend of all their units.
 local function judge(asks, number, lines, is_tried)
   local ask, granted = asks[number], true
-  local held, marked = held_of(ask.value, 0), held_of(ask.value, 1)
-  if ask.takes then grant(asks, number, held, is_tried) end
+  local marked = marked_units(ask.value)
+  if ask.takes then grant(asks, number, is_tried) end
   for index, quota in ipairs(ask.group) do
     local cost = cost_of(ask, ask.group, index)
     local ahead = (is_tried or ask.mode >= CHARGE) and 0 or spent_ahead(asks, number, index)
-    local opens, departs = slot(quota, ask.value, cost + ahead, held)
+    local opens, departs = quota.rule.slot(quota.r, quota.s, now, cost + ahead)
     local turn = opens -- the earliest moment at which the ask would be granted
     if ask.mode == RESERVE then
       turn = departs - ask.longest
@@ -151,7 +127,7 @@ local function judge(asks, number, lines, is_tried)
     granted = granted and passed
     local busy = passed and marked > 0 -- whether units that others may give back in a moment matter
     if not passed and not never and marked > 0 then
-      local opens_then, leaves = quota.rule.slot(quota.r, quota.s, now, cost + ahead + held - marked)
+      local opens_then, leaves = quota.rule.slot(quota.r, quota.s, now, cost + ahead - marked)
       busy = opens_then <= now and (ask.mode ~= RESERVE or leaves - ask.longest <= now)
     end
     if ask.spends then ask.departs = max(ask.departs, departs) end

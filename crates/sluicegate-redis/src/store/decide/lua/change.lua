@@ -1,71 +1,45 @@
--- The effects of a granted request: units are held, spent, given back or taken back.
-local MOMENTS = 100 -- the most moments at which held units of a key are due
+-- The effects of a granted request: units are spent, given back or taken back.
 
--- Holds those asks of a waiting request that could pass sooner, except queues, which release in the order of
--- arrival. A key can hold half of its burst, or one unit; if there is no more room, nothing can wait, and the asks
--- that would have to wait do not pass.
-local function hold_back(asks, lines, due)
-  local granted, waits, fits, more = true, false, true, {}
-  for _, ask in ipairs(asks) do waits = waits or ask.mode == RESERVE end
-  for _, ask in ipairs(waits and asks or {}) do
-    local value = ask.value
-    if ask.spends and ask.most > 0 and ask.departs < due and not ask.group[1].r.queues then
-      ask.holds = true
-      more[value] = (more[value] or held_of(value, 0)) + ask.most
-      for _, quota in ipairs(ask.group) do
-        fits = fits and more[value] <= max(floor(quota.r.capacity / 2), 1) and #value.held < MOMENTS
-      end
-    end
-  end
-  for _, line in ipairs(fits and {} or lines) do
-    if line.ask.spends and line.departs > now then
-      line.passed, line.turn, line.never, granted = false, line.departs, line.departs == NEVER, false
-    end
-  end
-  return granted
-end
-
--- In the order in which they are due.
-local function hold(value, units, due, marked)
+local function mark(value, units, till)
   if units == 0 then return end
-  local there, place = held_until(value, due, marked), #value.held + 1
-  if there then
-    there.units = there.units + units
-    return
+  for _, note in ipairs(value.notes) do
+    if note.kind == MARK and note.till == till then
+      note.units = note.units + units
+      return
+    end
   end
-  while place > 1 and value.held[place - 1].till > due do place = place - 1 end
-  table.insert(value.held, place, { units = units, till = due, marked = marked })
+  table.insert(value.notes, { units = units, till = till, kind = MARK })
 end
 
-local function release(ask, till, marked)
-  local there = held_until(ask.value, till, marked)
-  local units = there and min(there.units, ask.most) or 0
-  if units == 0 then return 0 end
-  there.units = there.units - units
-  for index, other in ipairs(ask.value.held) do
-    if other.units == 0 and other.marked < 2 then table.remove(ask.value.held, index) end
+local function unmark(ask)
+  if ask.mark == 0 then return end
+  local till = marked_until(ask.spent, ask.mark)
+  for index, note in ipairs(ask.value.notes) do
+    if note.kind == MARK and note.till == till then
+      note.units = note.units - min(note.units, ask.most)
+      if note.units == 0 then table.remove(ask.value.notes, index) end
+      return
+    end
   end
-  return units
 end
 
 -- Reserved turns: a kind of 2 or more gives the quota of an entry, and is odd if the turn waits for another quota or in a queue.
 local function note_turn(value, till, kind)
-  for _, there in ipairs(value.held) do
-    if there.marked == kind then
-      there.till = max(there.till, till)
+  for _, note in ipairs(value.notes) do
+    if note.kind == kind then
+      note.till = max(note.till, till)
       return
     end
   end
-  table.insert(value.held, { units = 0, till = till, marked = kind })
+  table.insert(value.notes, { units = 0, till = till, kind = kind })
 end
 
 -- Whether a reserved turn may depend on the units to be given back: the refund would leave a gap before it and let another request
 -- proceed at the same time.
 local function may_depend(value, quota, index)
-  for _, there in ipairs(value.held) do
-    local is_turn = there.marked >= 2 and there.marked ~= FORGOTTEN
-    local is_of = is_turn and there.till > now and (not index or floor(there.marked / 2) == index)
-    if is_of and (there.marked % 2 == 1 or outstanding(quota.r, quota.s) > quota.r.capacity) then
+  for _, note in ipairs(value.notes) do
+    local is_of = note.kind > MARK and note.till > now and (not index or floor(note.kind / 2) == index)
+    if is_of and (note.kind % 2 == 1 or outstanding(quota.r, quota.s) > quota.r.capacity) then
       return true
     end
   end
@@ -103,8 +77,7 @@ end
 local change = {}
 
 change[SPEND] = function(ask, due)
-  if ask.mark > 0 then hold(ask.value, ask.most, marked_until(due, ask.mark), 1) end
-  if ask.holds then return hold(ask.value, ask.most, due, 0) end
+  if ask.mark > 0 then mark(ask.value, ask.most, marked_until(due, ask.mark)) end
   for index, quota in ipairs(due > now and ask.group or {}) do
     local _, departs = quota.rule.slot(quota.r, quota.s, now, cost_of(ask, ask.group, index))
     local waits_here = departs >= due and not quota.r.queues
@@ -176,14 +149,13 @@ local function end_lease(ask, quota, index)
 end
 
 change[REFUND] = function(ask)
-  if ask.mark > 0 then release(ask, marked_until(ask.spent, ask.mark), 1) end
-  if ask.held and release(ask, ask.spent, 0) > 0 then return end
+  unmark(ask)
   local is_turn = ask.spent and ask.traces and ask.spent > now
   local ago = ask.spent and max(now - ask.spent, 0)
   each_quota(ask.value, function(quota, group, index)
     if owes_nothing(quota) then return end
     local is_own = is_of(ask, quota, group)
-    local spent = is_own and not ask.held and spent_of(ask, quota, index)
+    local spent = is_own and spent_of(ask, quota, index)
     if is_own and ask.floors and quota.rule == gcra then
       end_lease(ask, quota, index)
     elseif is_own and is_turn then
@@ -210,7 +182,7 @@ change[RESET] = function(ask)
     if quota.r.keep then as_newcomer(quota) end
   end
   value[1] = ask.group
-  forget_held(value)
+  value.notes = {}
 end
 
 -- Leases the units that all other asks leave in all of its quotas. A newer version leases nothing: the asker could not
@@ -218,8 +190,7 @@ end
 change[LEASE] = function(ask)
   local units = ask.is_own and NEVER or 0
   for index, quota in ipairs(ask.group) do
-    local left = remaining(quota.r, quota.s) - held_of(ask.value, 0)
-    units = min(units, cost_of(ask, ask.group, index), left)
+    units = min(units, cost_of(ask, ask.group, index), remaining(quota.r, quota.s))
     if quota.rule == log or quota.r.queues or quota.r.keep then units = 0 end
   end
   if units <= 0 then return end
@@ -232,22 +203,8 @@ end
 
 -- Gives up a turn that has not started; groups of other texts keep it.
 change[RETURN] = function(ask)
-  if ask.mark > 0 then release(ask, marked_until(ask.spent, ask.mark), 1) end
-  if ask.held then
-    release(ask, ask.spent, 0)
-  else
-    each_quota(ask.value, function(quota, group, index)
-      if is_of(ask, quota, group) then leave(quota, spent_of(ask, quota, index)) end
-    end)
-  end
-end
-
-change[DEPART] = function(ask)
-  local units = ask.held and release(ask, ask.spent, 0) or 0
-  if units == 0 then return end
+  unmark(ask)
   each_quota(ask.value, function(quota, group, index)
-    local take = group == ask.value[1] and spend or share
-    take(quota, now, now, min(cost_of(ask, group, index), units), ask.accounts)
+    if is_of(ask, quota, group) then leave(quota, spent_of(ask, quota, index)) end
   end)
 end
-

@@ -1,4 +1,4 @@
--- sluicegate 6: decides requests one after the other, each on its own with all of its asks together. The rules are those of
+-- sluicegate 7: decides requests one after the other, each on its own with all of its asks together. The rules are those of
 -- sluicegate_core::algorithm: the same traces must give the same decisions. All numbers are integers below 2^53, exact in a
 -- double; none passes through tostring or .. (which keep 14 digits).
 --
@@ -10,17 +10,16 @@
 --   per quota its state: 1, until, a, b (for a log: base and count), birth, given; a log's entries follow, time and running sum.
 --     Or the short form, for a state as old as its group without refunds: 0, until, a, b. This until
 --     has 6 bytes and counts from the asker's last change of the group, and a and b have 3 bytes each.
--- Then a 0, followed by entries of units, their end, and a kind: 0 if they are held for waiting requests, 1 if they were
--- spent by requests that other slots of a Cluster have not decided yet. 127 has no units: at its end, units that were held at a reset
--- would have departed. From 128 on, the entry is the floor of a quota,
+-- Then a 0, followed by notes of units, their end, and a kind: 1 if they were spent by requests that other slots of a Cluster have not
+-- decided yet, and from 2 on for reserved turns, as in change.lua. From 128 on, the entry is the floor of a quota,
 -- numbered through all groups: a and until of the latest end of a lease. Numbers of a value have 7 bytes, kinds and forms one.
 --
 -- ARGV[1], packed: the time, or 0 for the server's; the deadline, after which requests that expire are not carried out; then per ask
 --   mode (Mode::number; 128 more: not for the short way), 1 if it is the last of its request, the index of its rules in ARGV, how its
 --   policy inherits (8 more: it keeps accounts of refunds; 16 more: its peeks write nothing; 32 more: refusals count; 64 more: keys bring
---   quotas of their own; 128 more: its request expires), the number of bytes after the costs, since; a cost per quota; and optionally the longest wait, the time of
---   the spend to give back (or of the turn that other slots gave), 1 if it is held, 2 if the account is used, 4 if it is a lease and 8
---   if spends are final, how long its spend is marked, per quota its cost and its trace, and for a lease the floor that it found, per quota.
+--   quotas of their own; 128 more: its request expires), the number of bytes after the costs, since; a cost per quota; and optionally
+--   the longest wait, the time of the spend to give back, 1 if the account is used, 2 if it is a lease and 4 if spends are final, how
+--   long its spend is marked, per quota its cost and its trace, and for a lease the floor that it found, per quota.
 -- ARGV[2..]: the rules of each policy, as numbers and as text.
 -- Reply, packed doubles: the time; per request 0, and six numbers per quota: the state found (for a log the newest moment, the
 --   units, and the oldest moment), 0 if the ask passes and otherwise at least 1 (for a log the time when it would), birth and given. After
@@ -34,7 +33,6 @@ local NEVER = 9007199254740991
 local CLOSED = 4294967296 -- above any count of a sliding counter; added to a count if a later window has a reserved turn
 local ENTRIES = 2000 -- the most entries of a log; later units count as part of the last one
 local FLOORS = 128 -- no other kind at the end of a value is as high
-local FORGOTTEN = 127
 local SPAN = 1000000 -- keys expire at the next multiple after they are at rest, so that most writes leave the expiry as it is
 local call, pcall, pack, unpacked = redis.call, redis.pcall, struct.pack, struct.unpack
 local sub, find, byte = string.sub, string.find, string.byte

@@ -84,7 +84,7 @@ local function own(value, text, since, way)
       value.changed = true
     end
   end
-  if not value[1] then forget_held(value) end
+  if not value[1] then value.notes = {} end
   local group, newest = nil, value[1]
   for _, other in ipairs(value) do
     if other.version > newest.version then newest = other end
@@ -93,7 +93,7 @@ local function own(value, text, since, way)
   if newest and newest.version > version then
     group = newest
   elseif not group then
-    if way == RESET_WAY and newest and newest.version < version then forget_held(value) end
+    if way == RESET_WAY and newest and newest.version < version then value.notes = {} end
     group = begin(value, text, since, way)
   end
   -- A refusal counts as a use, too; this is written occasionally.
@@ -190,7 +190,7 @@ local function own_of_key(value, text, since, way, is_report)
       value.changed = value.changed or is_reset
     end
   end
-  if not value[1] then forget_held(value) end
+  if not value[1] then value.notes = {} end
   local newest = value[1]
   for _, quota in ipairs(newest and is_report and newest or {}) do
     if quota.rule ~= log and (quota.begun or not quota.r.keep and quota.s.till > now) then

@@ -1,8 +1,7 @@
--- One request, the long way. Reply: 1, the delay; per ask its number of quotas, and per quota whether it passed (2 more: others
--- may give back units that they hold: without these it had more, or would have passed), whether it
--- never can, its capacity, the remaining units, the time until it is at rest and until more is available, the spent units, whether they are
--- held, and the trace: birth, given, the counted units, the state before and after (or when the quota would have admitted held units), and
--- for a lease the floor before.
+-- One request, the long way. Reply: 1, the delay; per ask its number of quotas and its own delay, and per quota whether it passed (2 more: others
+-- may give back units that they have marked: without these it had more, or would have passed), whether it
+-- never can, its capacity, the remaining units, the time until it is at rest and until more is available, the spent units, and the
+-- trace: birth, given, the counted units, the state before and after, and for a lease the floor before.
 local function say(number)
   -- An invalid number in a log counts as 0.
   if not (number >= 0 and number <= NEVER) then number = 0 end
@@ -20,19 +19,18 @@ local function say_state(quota, s)
   say(s.b)
 end
 
-local function tell(line, due, granted)
+local function tell(line, granted)
   local ask, quota = line.ask, line.quota
-  local r, s, held = quota.r, quota.s, held_of(ask.value, 0)
-  local left = max(remaining(r, s) - held, 0)
+  local r, s = quota.r, quota.s
+  local left = max(remaining(r, s), 0)
   local available = 0
   if not line.passed then
     if not line.never then available = line.turn - now end
   elseif left < r.capacity then
-    local opens = slot(quota, ask.value, left + 1, held)
+    local opens = quota.rule.slot(r, s, now, left + 1)
     available = opens - now
   end
-  local after = after_held(quota, s, ask.value.held)
-  local resets = quota.rule == counter and counter.reset_after(r, after) or max(after.till - now, 0)
+  local resets = quota.rule == counter and counter.reset_after(r, s) or max(s.till - now, 0)
   local took = 0
   if granted then took = ask.spends and line.cost or ask.took[line.index] or 0 end
   say((line.passed and 1 or 0) + (line.busy and 2 or 0))
@@ -42,19 +40,11 @@ local function tell(line, due, granted)
   say(resets)
   say(max(available, 0))
   say(took)
-  say(ask.holds and 1 or 0)
   say(line.birth)
   say(line.given)
-  say(line.before.till > now and counted(r, line.before, due) or 0)
+  say(line.before.till > now and counted(r, line.before, ask.departs) or 0)
   say_state(quota, line.before)
-  if ask.holds then
-    -- When this quota would have admitted it.
-    say(line.departs)
-    say(0)
-    say(0)
-  else
-    say_state(quota, line.after)
-  end
+  say_state(quota, line.after)
   if ask.mode == LEASE then
     local floor = ask.floor[line.index] or REST
     say(floor.till)
@@ -64,10 +54,10 @@ end
 
 -- The parts of a value that an ask may change.
 local function copied(value)
-  local copy = { changed = value.changed, held = {}, quotas = {} }
+  local copy = { changed = value.changed, notes = {}, quotas = {} }
   for index, group in ipairs(value) do copy[index] = group end
-  for index, hold in ipairs(value.held) do
-    copy.held[index] = { units = hold.units, till = hold.till, marked = hold.marked }
+  for index, note in ipairs(value.notes) do
+    copy.notes[index] = { units = note.units, till = note.till, kind = note.kind }
   end
   each_quota(value, function(quota)
     copy.quotas[quota] = { quota.s, quota.birth, quota.given, quota.floor, quota.begun, quota.is_new, quota.was }
@@ -78,7 +68,7 @@ end
 local function restore(value, copy)
   while #value > 0 do table.remove(value) end
   for index, group in ipairs(copy) do value[index] = group end
-  value.changed, value.held = copy.changed, copy.held
+  value.changed, value.notes = copy.changed, copy.notes
   for quota, was in pairs(copy.quotas) do
     quota.s, quota.birth, quota.given, quota.floor = was[1], was[2], was[3], was[4]
     quota.begun, quota.is_new, quota.was = was[5], was[6], was[7]
@@ -140,8 +130,7 @@ end
 
 -- Carries out an ask of a granted request. Its lines begin at `from` and record the state before and after.
 local function carry_out(ask, lines, from, granted, due)
-  -- Held units are stored after a group.
-  local spends = ask.spends and not (ask.holds and ask.value[1]) or ask.mode == CHARGE or ask.mode == LEASE and due <= now
+  local spends = ask.spends or ask.mode == CHARGE or ask.mode == LEASE and due <= now
   if granted and spends then adopt(ask) end
   for line = from, from + #ask.group - 1 do
     local quota = lines[line].quota
@@ -149,7 +138,7 @@ local function carry_out(ask, lines, from, granted, due)
     lines[line].given = quota.s.till > now and quota.given or 0
   end
   if granted and ask.mode ~= PEEK and (ask.mode ~= LEASE or due <= now) then
-    change[ask.mode](ask, due)
+    change[ask.mode](ask, ask.departs)
     ask.value.changed = true
     -- For a log with a report under other quotas.
     if ask.converts and ask.value[1] and ask.value[1] ~= ask.group then
@@ -168,10 +157,8 @@ return function(key, last, at)
   begin_all(asks)
   local granted = judge_all(asks, lines)
   for _, ask in ipairs(asks) do
-    -- Another slot may have reserved a later turn.
-    if ask.spends then due = max(due, ask.departs, ask.spent or 0) end
+    due = max(due, ask.departs)
   end
-  if due > now then granted = hold_back(asks, lines, due) and granted end
   if not granted then count_refused(asks, lines) end
   -- Leases take the units that all other asks leave.
   for _, is_lease in ipairs({ false, true }) do
@@ -194,8 +181,9 @@ return function(key, last, at)
     if line.ask ~= ask then
       ask = line.ask
       say(#ask.group)
+      say(granted and ask.departs - now or 0)
     end
-    tell(line, due, granted)
+    tell(line, granted)
   end
 end
 

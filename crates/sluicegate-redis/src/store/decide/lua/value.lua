@@ -1,4 +1,5 @@
--- A key's value: its groups, one per policy text, and the units that are held.
+-- A key's value: its groups, one per policy text, and its notes.
+local MARK = 1 -- the kind of notes of units that other slots have not decided yet; reserved turns have higher kinds
 local UNKNOWN = { s = REST, birth = 0, given = 0 } -- an unknown key, if newcomers start with less than a burst
 
 local SIZES = { [0] = '', 'I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7' }
@@ -58,28 +59,6 @@ end
 local function is_known(quota, at)
   local till = full_at(quota)
   return not quota.is_new and till > 0 and till + quota.r.keep > at
-end
-
--- A state after held units have departed, when its key may be a newcomer again.
-local function departed(quota, s, hold)
-  local r, till, at = quota.r, s == quota.full and quota.full_at or s.till, hold.till
-  -- A known key without a moment has become full just now.
-  if till == 0 and quota.begun then till = now end
-  if r.keep and till + r.keep <= at then s = add(r, REST, at, at, r.missing) end
-  return add(r, s, at, at, hold.units)
-end
-
--- The state after all held units have departed; of a log, only its end: their entries come behind the others.
-local function after_held(quota, s, held)
-  local ends = 0
-  for _, hold in ipairs(held) do
-    if hold.marked == 0 and quota.rule == log then
-      ends = hold.till + quota.r.period
-    elseif hold.marked == 0 then
-      s = departed(quota, s, hold)
-    end
-  end
-  return ends > s.till and { till = ends, a = s.a, b = s.b } or s
 end
 
 -- If newcomers start with less than a burst, an unknown key begins.
@@ -173,20 +152,20 @@ local function give_floors(value, floors)
   end)
 end
 
--- The groups, held units and floors in a value; nil if it is a foreign value.
+-- The groups, notes and floors in a value; nil if it is a foreign value.
 local function read(raw)
-  local value, at, step = { found = true, held = {} }, 1, nil
+  local value, at, step = { found = true, notes = {} }, 1, nil
   while at <= #raw do
     if byte(raw, at) == 0 and step then
       if (#raw - at) % 15 > 0 then return nil end
       local floors = {}
-      for held = at + 1, #raw - 14, 15 do
-        local units, till, marked = unpacked('<I7I7B', raw, held)
+      for from = at + 1, #raw - 14, 15 do
+        local units, till, kind = unpacked('<I7I7B', raw, from)
         if units > NEVER or till > now + HORIZON then return nil end
-        if marked >= FLOORS then
-          floors[marked] = { till = till, a = units, b = 0 }
+        if kind >= FLOORS then
+          floors[kind] = { till = till, a = units, b = 0 }
         else
-          table.insert(value.held, { units = units, till = till, marked = marked })
+          table.insert(value.notes, { units = units, till = till, kind = kind })
         end
       end
       give_floors(value, floors)
@@ -230,39 +209,13 @@ local function share(quota, from, at, cost, accounts)
   spend(quota, from, at, min(cost, ceil_div(room, r.per_unit)), accounts)
 end
 
--- Forgets the held units at a reset. Until the last of them is due, the value remembers it: they cannot be given back after that, because
--- units spent since the reset would be given back in their place.
-local function forget_held(value)
-  local last = 0
-  for _, hold in ipairs(value.held) do
-    if hold.marked == 0 or hold.marked == FORGOTTEN then last = max(last, hold.till) end
+-- Drops the notes that are over.
+local function drop_notes(value)
+  local notes = {}
+  for _, note in ipairs(value.notes) do
+    if note.till > now then notes[#notes + 1] = note else value.changed = true end
   end
-  value.held = last > 0 and { { units = 0, till = last, marked = FORGOTTEN } } or {}
-end
-
--- Units held for a request that is due became a spend at that time.
-local function let_go(value)
-  local still = {}
-  table.sort(value.held, function(one, other) return one.till < other.till end)
-  for _, hold in ipairs(value.held) do
-    if hold.till <= now then
-      if hold.marked == 0 then
-        each_quota(value, function(quota, group)
-          local take = group == value[1] and spend or share
-          quota.begun = false
-          take(quota, hold.till, hold.till, hold.units, true)
-        end)
-      elseif hold.marked == FORGOTTEN then
-        each_quota(value, function(quota)
-          if quota.birth <= hold.till then quota.birth, quota.given = hold.till + 1, 0 end
-        end)
-      end
-      value.changed = true
-    elseif hold.units > 0 or hold.marked >= 2 then
-      still[#still + 1] = hold
-    end
-  end
-  value.held = still
+  value.notes = notes
 end
 
 local function load(key)
@@ -270,11 +223,11 @@ local function load(key)
   if type(raw) == 'table' then
     -- A value of another type is foreign and is overwritten. Any other error is an outage: it is raised unchanged.
     if not string.find(raw.err, 'WRONGTYPE', 1, true) then call('GET', key) end
-    return { found = true, held = {}, key = key }
+    return { found = true, notes = {}, key = key }
   end
-  if not raw then return { found = false, held = {}, key = key } end
+  if not raw then return { found = false, notes = {}, key = key } end
   local value, step = read(raw)
-  if not value then return { found = true, held = {}, key = key } end
+  if not value then return { found = true, notes = {}, key = key } end
   value.key = key
   if step > STEP then
     -- Written at once, whatever the request: from here on, time passes for it again.
@@ -282,7 +235,7 @@ local function load(key)
       quota.s = quota.rule.set_back(quota.r, quota.s, step)
       quota.floor = quota.floor and quota.rule.set_back(quota.r, quota.floor, step)
     end)
-    for _, hold in ipairs(value.held) do hold.till = hold.till - step end
+    for _, note in ipairs(value.notes) do note.till = note.till - step end
     for _, group in ipairs(value) do group.asked = max(group.asked - step, 0) end
     value.changed = true
   end
@@ -294,20 +247,13 @@ local function load(key)
         quota.full, quota.full_at = { till = 0, a = 0, b = 0 }, s.till
         quota.s = quota.full
       end
-      quota.loaded = quota.s
-    end
-  end)
-  let_go(value)
-  -- After that: held units may have lapsed since they were due, or their key may be a newcomer again.
-  each_quota(value, function(quota)
-    if quota.rule == log and quota.s.b > 0 then
+      quota.begun = is_known(quota, now)
+    elseif quota.rule == log and quota.s.b > 0 then
       local s = log.cut(quota.r, quota.s)
       if s ~= quota.s then quota.s, value.changed = s, true end
-    elseif quota.r.keep then
-      quota.begun = is_known(quota, now)
-      if quota.s ~= quota.loaded then quota.was = { s = quota.s, birth = quota.birth, given = quota.given } end
     end
   end)
+  drop_notes(value)
   return value
 end
 
@@ -327,7 +273,7 @@ local function save(value)
     till = max(till, needed)
   end)
   -- An injected clock may go back to a time when the key was not at rest.
-  if #value.held == 0 and till <= now - slack * 1000 then
+  if #value.notes == 0 and till <= now - slack * 1000 then
     if value.found then call('DEL', value.key) end
     return
   end
@@ -337,16 +283,11 @@ local function save(value)
     if quota.floor then parts[#parts + 1] = pack('<I7I7B', quota.floor.a, quota.floor.till, number) end
     number = number + 1
   end)
-  if #value.held > 0 or #parts > #value then
+  if #value.notes > 0 or #parts > #value then
     table.insert(parts, #value + 1, '\0')
-    for _, hold in ipairs(value.held) do
-      parts[#parts + 1] = pack('<I7I7B', hold.units, hold.till, hold.marked)
-      if hold.marked == FORGOTTEN then till = max(till, hold.till) end
+    for _, note in ipairs(value.notes) do
+      parts[#parts + 1] = pack('<I7I7B', note.units, note.till, note.kind)
     end
-    -- They must still exist when they are due, and count from then on.
-    each_quota(value, function(quota)
-      till = max(till, after_held(quota, quota.s, value.held).till + (quota.r.keep or 0))
-    end)
   end
   local px = max(ceil_div(till - till % SPAN + SPAN - now, 1000), 1) + slack
   -- A corrupt log may give any number.
