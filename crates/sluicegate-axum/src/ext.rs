@@ -94,6 +94,31 @@ use crate::into_layer::IntoRateLimitLayer;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 ///
+/// # Merged routers
+/// `.rate_limit(..)` also covers the router's fallback. axum gives a merged router one fallback, which may be the limited one, so that
+/// any unknown path spends from that limit. `.rate_limit_routes(..)` covers the routes alone:
+///
+/// | a request for | `.rate_limit(..)` | `.rate_limit_routes(..)` |
+/// |---|---|---|
+/// | one of the routes | counts | counts |
+/// | a method that the route does not have (405) | counts | does not count |
+/// | a path without a route (404), also of a router merged with this one | may count | does not count |
+/// | best for | the whole application, against scans | a group of routes, such as logins |
+///
+/// ```
+/// use axum::Router;
+/// use axum::routing::{get, post};
+/// use sluicegate_axum::RateLimitExt;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let logins: Router = Router::new()
+///     .route("/login", post(|| async { "welcome" }))
+///     .route("/reset", post(|| async { "a mail is under way" }))
+///     .rate_limit_routes(Policy::sliding_counter("login", "5/min").on(&MemoryStore::new())?);
+/// let app: Router = Router::new().route("/", get(|| async { "hello" })).merge(logins);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+///
 /// # Nested routers
 /// A limit on a router that is then nested covers its routes. The outer router answers paths below the prefix without a
 /// route, unlimited unless it has a limit itself. Give the nested router a fallback of its own, before the
@@ -125,6 +150,12 @@ pub trait RateLimitExt: Sized + sealed::Sealed {
     #[track_caller]
     fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self;
 
+    /// Puts a limit in front of the routes that this router has so far, or the methods of this route, and of nothing else: requests
+    /// that axum answers with 404 or 405 do not count, [before and after a `merge`](#merged-routers).
+    #[must_use]
+    #[track_caller]
+    fn rate_limit_routes<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self;
+
     /// Sets the store for the limits of handlers with a `#[rate_limited]` attribute, for everything that this
     /// route or router has so far. For more settings use [`RateLimitStore`] as a layer.
     #[cfg(feature = "macros")]
@@ -135,16 +166,16 @@ pub trait RateLimitExt: Sized + sealed::Sealed {
 
 /// Puts a layer on routes, with what their bodies need around it.
 macro_rules! limited {
-    ($routes:expr, $layer:expr) => {{
+    ($routes:expr, $method:ident, $layer:expr) => {{
         let layer = $layer;
         let uploads = layer.holds_requests().then(|| UploadLayer::new(&layer.limits_handle()));
         // Bodies are read only for limits that need it, because that boxes each body once more.
         let limited: Self = match layer.reads_bodies() {
-            true => $routes.layer(layer.settling()),
-            false => $routes.layer(layer),
+            true => $routes.$method(layer.settling()),
+            false => $routes.$method(layer),
         };
         match uploads {
-            Some(uploads) => limited.layer(uploads),
+            Some(uploads) => limited.$method(uploads),
             None => limited,
         }
     }};
@@ -155,7 +186,11 @@ where
     S: Clone + Send + Sync + 'static,
 {
     fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self {
-        limited!(self, limit.into_layer())
+        limited!(self, layer, limit.into_layer())
+    }
+
+    fn rate_limit_routes<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self {
+        limited!(self, route_layer, limit.into_layer())
     }
 
     #[cfg(feature = "macros")]
@@ -171,7 +206,17 @@ where
     #[track_caller]
     fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self {
         warn_without_routes(&self, "rate_limit");
-        limited!(self, limit.into_layer())
+        limited!(self, layer, limit.into_layer())
+    }
+
+    #[track_caller]
+    fn rate_limit_routes<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self {
+        warn_without_routes(&self, "rate_limit_routes");
+        // axum panics for a layer that covers no route.
+        if !self.has_routes() {
+            return self;
+        }
+        limited!(self, route_layer, limit.into_layer())
     }
 
     #[cfg(feature = "macros")]

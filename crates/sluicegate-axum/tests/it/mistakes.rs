@@ -89,7 +89,9 @@ async fn a_limit_on_a_router_without_routes_is_logged_with_its_place() {
     assert_eq!(statuses(&late, "/", 2).await, [200, 429]);
     _ = Router::<()>::new().with_rate_limits(store());
     assert!(log.lines()[1].contains("`.with_rate_limits(..)` at "), "{:?}", log.lines());
-    assert_eq!(log.lines().len(), 2);
+    _ = Router::<()>::new().rate_limit_routes(Policy::gcra("api", "1/min").on(store()).unwrap());
+    assert!(log.lines()[2].contains("`.rate_limit_routes(..)` at "), "{:?}", log.lines());
+    assert_eq!(log.lines().len(), 3);
 }
 
 #[tokio::test]

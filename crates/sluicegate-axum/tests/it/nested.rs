@@ -1,7 +1,7 @@
 //! Routers inside of routers, and the paths that none of their routes has.
 
 use axum::Router;
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::routing::get;
 use sluicegate_axum::RateLimitExt;
 use sluicegate_core::{MemoryStore, Policy, RateLimiter};
@@ -9,7 +9,7 @@ use sluicegate_tower::key::RequestPath;
 use sluicegate_tower::limits::path_in;
 use sluicegate_tower::{Limit, RateLimitLayer};
 
-use crate::support::{statuses, store};
+use crate::support::{request, send, statuses, store};
 
 fn limiter(store: &MemoryStore, name: &str) -> RateLimiter {
     Policy::gcra(name, "2/min").on(store).unwrap()
@@ -42,6 +42,26 @@ async fn a_fallback_of_the_nested_router_puts_them_under_its_limit() {
     assert_eq!(statuses(&app, "/api/nowhere", 2).await, [404, 404]);
     assert_eq!(statuses(&app, "/api/users", 1).await, [429], "they share the bucket of its routes");
     assert_eq!(statuses(&app, "/nowhere", 3).await, [404; 3]);
+}
+
+/// axum gives a merged router one fallback: scans for unknown paths once spent the limit of the logins, in one order of `merge`.
+#[tokio::test]
+async fn a_limit_on_routes_covers_these_alone_in_either_order_of_merge() {
+    let limited = || routes().rate_limit_routes(limiter(&store(), "api"));
+    let rest = || Router::new().route("/", get(|| async {}));
+    for app in [rest().merge(limited()), limited().merge(rest())] {
+        assert_eq!(statuses(&app, "/nowhere", 3).await, [404; 3]);
+        assert_eq!(statuses(&app, "/", 3).await, [200; 3]);
+        let mut post = request("/users", 1, None);
+        *post.method_mut() = Method::POST;
+        assert_eq!(send(&app, post).await.status, 405);
+        assert_eq!(statuses(&app, "/users", 3).await, [200, 200, 429]);
+    }
+    let app = Router::new().route("/users", get(|| async {}).rate_limit_routes(limiter(&store(), "api")));
+    let mut post = request("/users", 1, None);
+    *post.method_mut() = Method::POST;
+    assert_eq!(send(&app, post).await.status, 405);
+    assert_eq!(statuses(&app, "/users", 3).await, [200, 200, 429]);
 }
 
 #[tokio::test]
