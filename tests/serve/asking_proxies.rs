@@ -172,3 +172,36 @@ async fn an_nginx_that_lets_requests_pass_in_an_outage_lets_no_client_feign_one(
     }
     assert_eq!(app.served(), 7);
 }
+
+/// nginx asked once more for the page of a 404, and made 500 of each wait that was longer than a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_nginx_a_redirected_request_spends_once_and_a_rule_may_let_requests_wait() {
+    let rules = "
+version: 1
+policies:
+  once: { quota: 3/h }
+  turns: { algorithm: leaky-bucket-queue, quota: 1/s burst 3, on_exceeded: wait 2s }
+rules:
+  - { name: turns, group: one, only_if: { path: /turns }, limit: turns, key: client }
+  - { name: once, group: one, limit: once, key: client }
+";
+    let serving = Sluicegate::serve(rules, &OPTIONS);
+    let app = App::start().await;
+    let error_pages = "proxy_intercept_errors on; error_page 404 /404.html; error_page 403";
+    let proxy = Proxy::nginx(Around::of(&serving, &app), |text| text.replace("error_page 403", error_pages));
+    let client = client(1);
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let response = get(&client, proxy.address, "/missing").await;
+        let remaining = response.headers()["x-ratelimit-remaining"].to_str().unwrap().to_owned();
+        seen.push((response.status().as_u16(), remaining));
+    }
+    assert_eq!(
+        seen,
+        [(404, "2"), (404, "1"), (404, "0"), (429, "0")].map(|(status, left)| (status, left.to_owned()))
+    );
+    let turns = (0..5).map(|_| async { get(&client, proxy.address, "/turns").await.status().as_u16() });
+    let mut statuses = futures_util::future::join_all(turns).await;
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 200, 200, 429, 429]);
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::Router;
+use axum::http::{StatusCode, Uri};
 use axum::routing::any;
 use reqwest::{Client, Response};
 use tokio::net::TcpListener;
@@ -31,10 +32,11 @@ impl App {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let (address, served) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
         let counted = Arc::clone(&served);
-        let app = Router::new().fallback(any(move || {
+        let app = Router::new().fallback(any(move |uri: Uri| {
             // Relaxed: only the sum is read, when all answers are there.
             counted.fetch_add(1, Ordering::Relaxed);
-            async { "hello" }
+            let is_there = uri.path() != "/missing";
+            async move { (if is_there { StatusCode::OK } else { StatusCode::NOT_FOUND }, "hello") }
         }));
         tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
         Self { address, served }
