@@ -9,10 +9,12 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
+use sluicegate::in_flight::InFlight;
 use sluicegate::policy::PolicyBuilder;
 use sluicegate::{
     Limit, MemoryStore, Meter, Policy, RateLimitExt, RateLimitLayer, RateLimiter, RedisStore, Store,
 };
+use sluicegate_tests::log::Log;
 use sluicegate_tests::servers::Server;
 
 use crate::support::{Client, serve};
@@ -49,6 +51,27 @@ macro_rules! on_both_stores {
             }
         }
     )*};
+}
+
+/// `InFlight::new("exports", 10)` admitted 20 on two instances, beside a page that says "only the store changes".
+#[tokio::test]
+async fn permits_of_one_process_beside_a_store_that_instances_share_are_worth_a_warning() {
+    sluicegate_tests::process::alone(|| {
+        let log = Log::of_this_thread();
+        let before = InFlight::new("exports", 10).unwrap();
+        let memory = Policy::gcra("a", "1/s").on(MemoryStore::new()).unwrap();
+        assert_eq!(log.lines(), [""; 0]);
+        let store = RedisStore::connect("redis://127.0.0.1:1").unwrap();
+        let policy = Policy::gcra("a", "1/s").on(&store).unwrap();
+        let after = InFlight::new("imports", 10).unwrap();
+        let meant = InFlight::builder("jobs", 10).on(MemoryStore::new()).unwrap();
+        let shared = InFlight::builder("reports", 10).on(&store).unwrap();
+        let lines: Vec<_> = log.lines().into_iter().filter(|line| line.contains("each instance")).collect();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].contains("exports") && lines[1].contains("imports"), "{lines:?}");
+        assert!(lines[0].contains("`InFlight::builder(..).on(&store)`"), "{lines:?}");
+        drop((before, memory, policy, after, meant, shared));
+    });
 }
 
 on_both_stores! {

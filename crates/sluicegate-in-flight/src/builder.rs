@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluicegate_core::clock::SystemClock;
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::policy::{OnOutage, check_name};
-use sluicegate_core::store::{IntoStore, Listeners, SharedPermits, Store};
+use sluicegate_core::store::{IntoStore, Listeners, SharedPermits, Store, note_counted_alone};
 
 use crate::in_flight::{NamedPermits, Permits};
 use crate::shared::InstancePermits;
@@ -71,12 +71,14 @@ impl InFlightBuilder {
         self
     }
 
-    /// Checks the settings, and counts in this process.
+    /// Checks the settings, and counts in this process: each instance gives out all permits. In a process that also has a store that
+    /// instances share, the log says so; [`on`](Self::on) shares them.
     ///
     /// # Errors
     /// When there are no permits, or more than 1,000,000, and for a name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`.
     pub fn build(self) -> Result<InFlight, ConfigError> {
         self.check()?;
+        note_counted_alone(&self.name);
         Ok(self.here(None))
     }
 

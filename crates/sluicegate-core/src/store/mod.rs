@@ -53,6 +53,10 @@ pub use self::future::DecisionFuture;
 pub use self::handle::IntoStore;
 pub use self::judge::{Judged, judge};
 pub use self::limiters::{KnownKeys, Limiters};
+#[doc(hidden)]
+pub use self::permits::note_counted_alone;
+#[cfg(feature = "limiter")]
+pub(crate) use self::permits::note_shared_store;
 pub use self::permits::{DemandsOf, PermitDemand, PermitGrant, SharedPermits};
 pub use self::place::Place;
 pub(crate) use self::prepared::SuspensionBuckets;

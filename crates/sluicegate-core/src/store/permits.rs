@@ -1,10 +1,51 @@
 //! Permits that the instances of a service share, for authors of stores: [`SharedPermits`].
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::key::Key;
+
+/// The limits in flight that this process counts alone, and whether it also has a store that instances share.
+static ALONE: Mutex<CountedAlone> =
+    Mutex::new(CountedAlone { names: BTreeSet::new(), is_beside_shared: false });
+
+struct CountedAlone {
+    names: BTreeSet<String>,
+    is_beside_shared: bool,
+}
+
+/// Notes that this process counts the permits of this limit alone. It is logged once if the process also has a store that instances
+/// share, now or later: each instance then gives out all of them, which is probably not meant.
+pub fn note_counted_alone(name: &str) {
+    let mut alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if alone.names.len() < 100 && alone.names.insert(name.to_owned()) && alone.is_beside_shared {
+        warn(name);
+    }
+}
+
+/// Notes that this process has a store that instances share.
+#[cfg(feature = "limiter")]
+pub(crate) fn note_shared_store() {
+    let mut alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if !std::mem::replace(&mut alone.is_beside_shared, true) {
+        alone.names.iter().for_each(|name| warn(name));
+    }
+}
+
+#[cfg(feature = "tracing")]
+fn warn(name: &str) {
+    tracing::warn!(
+        in_flight = name,
+        "each instance gives out all of these permits, although the process has a store that instances share: build it by \
+         `InFlight::builder(..).on(&store)`, or `.on(MemoryStore::new())` if this is meant; in a rules file `shared: true`"
+    );
+}
+
+#[cfg(not(feature = "tracing"))]
+fn warn(_: &str) {}
 
 /// The permits of one limit in flight that this instance holds, for all keys. The crate `sluicegate-in-flight` has them; a
 /// [`Store`](crate::Store) that [shares](crate::Store::share) them has a task that works on them.

@@ -12,7 +12,7 @@ pub use self::error::{OverrideError, OverrideErrorKind};
 use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::policy::{Board, Override, OverrideBuilder};
-use crate::store::{Event, IntoStore, SharedFuture, Store, Write};
+use crate::store::{Event, IntoStore, SharedFuture, Store, Write, note_shared_store};
 
 /// The most policies of one store that have an override, or had one recently.
 const MOST: usize = 1_000;
@@ -253,6 +253,7 @@ fn expect(
 pub(super) fn follow(store: &Arc<dyn Store>) {
     // A store that shares nothing has no such events, and a listener has a cost.
     if store.shared().is_some() && store.limiters().is_first_to_follow() {
+        note_shared_store();
         // Weak, because the store keeps its listeners.
         let weak_store = Arc::downgrade(store);
         store.listen(Arc::new(move |event: &Event<'_>| {
