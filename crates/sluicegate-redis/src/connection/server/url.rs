@@ -3,6 +3,7 @@
 //! | scheme | hosts | path |
 //! |---|---|---|
 //! | `redis`, `rediss` | one | the database, 0 by default |
+//! | `unix` | none | the socket; database and login in the query, as `?db=1&user=ada&pass=secret` |
 //! | `redis+sentinel`, `rediss+sentinel` | the sentinels, port 26379 by default | the master's name, and perhaps its database |
 //! | `redis+cluster`, `rediss+cluster` | some nodes | none: a Cluster has database 0 |
 //!
@@ -53,7 +54,10 @@ impl Deployment {
     fn read(url: &str, tls: TrustedCa) -> Result<Self, String> {
         let (scheme, rest) = url.split_once("://").ok_or("there is no \"://\" in it")?;
         match scheme {
-            "redis" | "rediss" => Ok(Self::Standalone { info: Box::new(info(url)?), tls }),
+            "unix" if !rest.starts_with('/') => {
+                Err("it names no socket, whose path begins with a slash".to_owned())
+            }
+            "redis" | "rediss" | "unix" => Ok(Self::Standalone { info: Box::new(info(url)?), tls }),
             "redis+cluster" | "rediss+cluster" => {
                 let plain = if scheme.starts_with("rediss") { "rediss" } else { "redis" };
                 let (login, hosts, path) = split(rest);
@@ -78,7 +82,9 @@ impl Deployment {
                 let info = Box::new(info(&format!("{plain}://{login}localhost/{db}"))?);
                 Ok(Self::Sentinel { sentinels, master: master.to_owned(), info, tls })
             }
-            _ => Err("its scheme is not one of redis, rediss, redis+sentinel, redis+cluster".to_owned()),
+            _ => {
+                Err("its scheme is not one of redis, rediss, unix, redis+sentinel, redis+cluster".to_owned())
+            }
         }
     }
 }
@@ -93,6 +99,9 @@ fn info(url: &str) -> Result<ConnectionInfo, String> {
 
 /// The error for an unreadable URL of one server. The client's own message would be about its code.
 fn mistake(url: &str) -> &'static str {
+    if url.starts_with("unix:") {
+        return "it cannot be read: its database is ?db=1, and its login &user=ada&pass=secret";
+    }
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
     let (_, host, database) = split(rest);
@@ -114,8 +123,8 @@ fn mistake(url: &str) -> &'static str {
 }
 
 /// The forms that a URL may have.
-const FORMS: &str = "redis://host:6379/0, rediss://user:password@host, redis+sentinel://host:26379,host:26379/master or \
-                     redis+cluster://host:7000,host:7001";
+const FORMS: &str = "redis://host:6379/0, rediss://user:password@host, unix:///run/redis.sock, redis+sentinel://host:26379,host:26379/master \
+                     or redis+cluster://host:7000,host:7001";
 
 /// Whether there is a port: the colons of an IPv6 address are in its brackets.
 fn has_port(host: &str) -> bool {
@@ -135,6 +144,7 @@ fn split(rest: &str) -> (String, &str, &str) {
 /// password is left out.
 fn refused(url: &str, problem: &str) -> ConfigError {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let (rest, query) = rest.split_once('?').map_or((rest, ""), |(rest, _)| (rest, "?***"));
     let shown = match rest.rsplit_once('@') {
         Some((_, hosts)) => format!("***@{hosts}"),
         // If the host was forgotten, the password is in the place of the port.
@@ -143,7 +153,7 @@ fn refused(url: &str, problem: &str) -> ConfigError {
             _ => rest.to_owned(),
         },
     };
-    let shown = if scheme.is_empty() { shown } else { format!("{scheme}://{shown}") };
+    let shown = if scheme.is_empty() { shown } else { format!("{scheme}://{shown}{query}") };
     ConfigError::new(
         ConfigErrorKind::Store,
         format!("{shown:?} is not the URL of a Redis: {problem}; write {FORMS}"),
@@ -168,6 +178,8 @@ mod tests {
         for (url, shown) in [
             ("redis://localhost", "localhost:6379"),
             ("redis://ada:secret@10.0.0.1:7000/3", "10.0.0.1:7000"),
+            ("unix:///run/redis.sock", "/run/redis.sock"),
+            ("unix:///run/redis.sock?db=3&user=ada&pass=secret", "/run/redis.sock"),
             ("redis+sentinel://a,b:7000/main", "master main of 2 sentinels"),
             ("redis+sentinel://[::1],[::1]:7000/main", "master main of 2 sentinels"),
             ("redis+sentinel://ada:secret@a,b,c/main/2", "master main of 3 sentinels"),
@@ -229,6 +241,9 @@ mod tests {
             "redis://ada:hunter2@localhost/database",
             "redis://ada:hunter2",
             "redis://ada:hunter2@localhost/-1",
+            "unix:///run/redis.sock?db=x&pass=hunter2",
+            "unix:///run/redis.sock?db=-1&pass=hunter2",
+            "unix://localhost?pass=hunter2",
             "redis+sentinel://ada:hunter2@a,b",
             "redis+sentinel://ada:hunter2@a,b/main/x",
             "redis+cluster://ada:hunter2@a:7000,b:x",
