@@ -329,6 +329,7 @@ impl RulesFile {
     /// | a key that clients choose freely, without a rule by address for all requests | a client that invents keys has a new bucket with each |
     /// | a tier that is read from a header field | clients choose it, unless a proxy sets the field |
     /// | a policy that two rules spend from that may both apply | such a request gets 500 |
+    /// | a rule that a rule before it in its group hides | it never applies |
     /// | a cost by header whose `max` is above a burst | such a request never passes |
     /// | a network with bits after its prefix, or with every address | it differs from its text |
     /// | a variable that is not set here, for tools | its default replaces the value |

@@ -354,7 +354,7 @@
 //!
 //! | word | the bucket is that of | a request has none if |
 //! |---|---|---|
-//! | `client` | the client's address; for IPv6 its network (`ipv6_prefix`, 64 bits by default) | the server does not pass on the peer |
+//! | `client`, `client(48)` | the client's address; for IPv6 its network (64 bits, or `ipv6_prefix`, or those in the brackets) | the server does not pass on the peer |
 //! | `peer` | the address of the connection, whatever proxies say | as for `client` |
 //! | `everybody` | all requests together | never |
 //! | `jwt(claim)` | a claim of a verified token | there is no valid token with this claim |
@@ -370,7 +370,8 @@
 //!
 //! # Who is behind a request: `clients`, `jwt`, `api_keys` and `keys`
 //! Without `clients` the address of a client is the address of the connection's peer. Behind proxies, name their networks (`proxies`) or
-//! their number (`hops`), and the `header` that they write. `jwt` says how tokens are verified. `api_keys` lists the known keys by their
+//! their number (`hops`; behind a Unix socket `hops: 1`), and the `header` that they write. `ipv6_prefix: 56` sets how much of an IPv6
+//! address is one client, and `nat64: true` counts addresses in `64:ff9b::/96` as the IPv4 addresses inside them. `jwt` says how tokens are verified. `api_keys` lists the known keys by their
 //! sha256, each with a tier, a `quota` or both. `keys` names a list of keys.
 //!
 //! ```
@@ -484,8 +485,8 @@
 //! rules that defer, and an [explanation](Explained) names the exceeded policies and the longest body that the queue keeps.
 //!
 //! # How many at once: `in_flight`
-//! A number under `in_flight` limits the requests of a key that may be under way in each instance, and a rule names it together with its limits.
-//! A request above it is refused, or waits with `on_exceeded: wait 10s`; a waiting request has spent nothing, and keeps the limits that it
+//! A number under `in_flight` limits the requests of a key that may be under way in each instance, and a rule names it together with its limits:
+//! `exports: { permits: 10 }`, or `exports: 10`. A request above it is refused, or waits with `on_exceeded: wait 10s`; a waiting request has spent nothing, and keeps the limits that it
 //! began with. [`RulesLayer`] has an example.
 //!
 //! With `shared: true` all instances share the `permits` through the store: `{ permits: 2, shared: true, lease: 30s, on_outage: deny }`. The

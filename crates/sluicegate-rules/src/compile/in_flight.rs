@@ -17,7 +17,7 @@ use super::{number, option, read, refuse};
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::{instead_of, short};
-use crate::schema::{File, InFlightEntry, written};
+use crate::schema::{AtOnceEntry, File, InFlightEntry, written};
 
 /// The limits by name, and the names that a rule uses.
 pub(super) struct InFlightNumbers {
@@ -88,7 +88,14 @@ impl InFlightNumbers {
                 );
                 problems.error(name.place, text);
             }
-            let number = self::number_of(name, &entry.value, store, problems);
+            let number = match &entry.value {
+                AtOnceEntry::Entry(given) => self::number_of(name, given, store, problems),
+                AtOnceEntry::Text(text) => {
+                    let permits = Some(At { value: text.clone(), place: entry.place });
+                    let given = InFlightEntry { permits, ..InFlightEntry::default() };
+                    self::number_of(name, &given, store, problems)
+                }
+            };
             all.insert(name.value.clone(), (name.clone(), number));
         }
         Self { all, used: RefCell::default() }

@@ -67,6 +67,7 @@ pub(super) fn of(
     let mut rules: Vec<Rule> =
         file.rules().iter().filter_map(|rule| reader.rule(rule, limiting, problems)).collect();
     warn_of_meetings(&rules, problems);
+    warn_of_hidden(&rules, problems);
     check_units(&rules, problems);
     let NamedByRules { opened, rooms, body_fields, unverified } = reader.found();
     for place in unverified {
@@ -199,6 +200,21 @@ fn warn_of_meetings(rules: &[Rule], problems: &mut Problems<'_>) {
                 );
                 problems.warning(rule.place, text);
             }
+        }
+    }
+}
+
+/// Warns of rules that never apply, because a rule before them in their group applies to each of their requests.
+fn warn_of_hidden(rules: &[Rule], problems: &mut Problems<'_>) {
+    for (index, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.group.is_some()) {
+        let hides = |first: &&Rule| first.group == rule.group && first.only_if.covers(&rule.only_if);
+        // A bound for large files.
+        if let Some(first) = rules[..index].iter().take(1_000).find(hides) {
+            let text = format!(
+                "rule {:?} is before it in its group and matches all of its requests, so it never applies: put it before that one, or in no group",
+                first.name
+            );
+            problems.warning(rule.place, text);
         }
     }
 }

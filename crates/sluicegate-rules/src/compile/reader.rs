@@ -153,7 +153,8 @@ impl<'a> RuleReader<'a> {
             .map(|field| &*field.value)
             .collect();
         of_body.extend(resolved.iter().filter_map(|word| Keys::body_field(&word.value)));
-        let by_address = resolved.iter().all(|word| BY_ADDRESS.contains(&&*word.value));
+        let by_address = |word: &str| BY_ADDRESS.contains(&word) || word.starts_with("client(");
+        let by_address = resolved.iter().all(|word| by_address(&word.value));
         self.joins_client |= spends && only_if.is_none() && given.group.is_none() && by_address;
         let cost = match &given.cost {
             None => Some(RuleCost::Fixed(1)),

@@ -11,7 +11,7 @@ use sluicegate_fleet::{DenyCache, Leased};
 #[cfg(feature = "redis")]
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 
-use super::refuse;
+use super::{is_unknown, refuse};
 use crate::at::At;
 use crate::error::Problems;
 use crate::leases::Leases;
@@ -52,8 +52,11 @@ impl NamedStore {
         let StoreEntry { redis, secret, memory, deadline, replicas, durable, fleet } = &section.value;
         match (redis, memory) {
             (Some(url), None) => {
-                if unset(&url.value).is_none() {
+                if !is_unknown(url, "any URL", problems) {
                     NamedRedis::check(url, problems);
+                }
+                if let Some(secret) = secret {
+                    is_unknown(secret, "a placeholder", problems);
                 }
                 for empty in secret.iter().filter(|secret| secret.value.is_empty()) {
                     problems.error(

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::DescriptorEntries;
-use super::sections::{ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry};
+use super::sections::{ApiKeysEntry, AtOnceEntry, Clients, Jwt, PathsEntry, RoomEntry, StoreEntry};
 use super::shapes::{Cost, FieldValues, Named, OneOrMany, PricesEntry, said, written};
 use super::words;
 use crate::at::{At, Position};
@@ -52,9 +52,9 @@ pub(crate) struct File {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_unreadable_body")]
     pub on_unreadable_body: Option<At<String>>,
-    /// Limits on requests that are under way at once, by name; each is inert until a rule names it.
+    /// Limits on requests that are under way at once, by name, as `exports: 10`; each is inert until a rule names it.
     #[serde(default)]
-    pub in_flight: Named<At<InFlightEntry>>,
+    pub in_flight: Named<At<AtOnceEntry>>,
     /// Requests that are refused before all else.
     #[serde(default)]
     pub deny: Vec<At<DenialEntry>>,

@@ -14,7 +14,7 @@ pub(crate) use self::file::{
     Condition, File, PolicyEntry, RuleEntry, SettleEntry, Suspend, TiersEntry, Tighten,
 };
 pub(crate) use self::sections::{
-    ApiKeysEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry,
+    ApiKeysEntry, AtOnceEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry,
 };
 pub(crate) use self::shapes::{
     Cost, FieldValues, FieldWanted, KeyEntry, KeyLine, Named, OneOrMany, OptionalWord, PricesEntry, SaidCost,

@@ -1,9 +1,11 @@
 //! The sections about the store, the clients of a service, and requests under way at once.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::shapes::{Named, OneOrMany, said};
+use super::shapes::{EntryShape, Named, OneOrMany, TextOr, said};
 use super::words;
 use crate::at::At;
 
@@ -59,6 +61,9 @@ pub(crate) struct Clients {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub ipv6_prefix: Option<At<String>>,
+    /// Whether an address in `64:ff9b::/96` is the IPv4 address inside it, for servers behind a NAT64 gateway. Default: `false`.
+    #[serde(default, deserialize_with = "said")]
+    pub nat64: Option<At<bool>>,
 }
 
 /// The way in which the service behind reads paths. Default: a denial ignores case and a slash at the end; a rule and an exemption do not.
@@ -134,7 +139,7 @@ pub(crate) struct RoomEntry {
 
 /// A limit on the requests that are under way at once: of a key (`permits`), or as many as the service can bear (`adaptive`), which each
 /// instance finds out by itself.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "in_flight")]
 pub(crate) struct InFlightEntry {
@@ -186,4 +191,26 @@ pub(crate) struct InFlightEntry {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_exceeded")]
     pub on_exceeded: Option<At<String>>,
+}
+
+/// A limit on the requests that are under way at once, or its number of permits alone.
+pub(crate) type AtOnceEntry = TextOr<InFlightEntry>;
+
+impl EntryShape for InFlightEntry {
+    const EXPECTED: &'static str = "a number of permits, or { permits, .. }, or { adaptive, .. }";
+}
+
+impl JsonSchema for AtOnceEntry {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "at_once".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let entry = generator.subschema_for::<InFlightEntry>();
+        json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, entry] })
+    }
 }

@@ -436,3 +436,56 @@ fn values_that_look_like_regular_expressions_are_worth_a_warning() {
         assert!(told.iter().all(|text| text.contains("looks like a regular expression")), "{told:#?}");
     }
 }
+
+/// `check` said "good" of a file whose secret of `jwt` was a placeholder.
+#[test]
+fn each_unset_variable_is_worth_a_warning_also_where_its_text_is_not_read() {
+    let text = "version: 1\nstore:\n  redis: ${URL}\n  secret: ${SECRET}\njwt:\n  hs256: ${KEY}\n  audience: ${AUDIENCE}\n  issuer: ${ISSUER}\npolicies:\n  a: { quota: 5/min }\nrules:\n  - { name: all, limit: a, key: jwt(sub) }\n";
+    let file = RulesFile::parse("rules.yaml", text, &Variables::none().or_placeholders()).unwrap();
+    let warnings: Vec<_> = file.warnings().iter().map(|warning| warning.text()).collect();
+    for name in ["URL", "SECRET", "KEY", "AUDIENCE", "ISSUER"] {
+        let told = format!("the environment variable {name} is not set here");
+        assert_eq!(
+            warnings.iter().filter(|text| text.starts_with(&told)).count(),
+            1,
+            "{name}: {warnings:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_rule_that_an_earlier_one_of_its_group_hides_is_worth_a_warning() {
+    let hidden = |first: &str, second: &str| {
+        let text = format!(
+            "version: 1\npolicies:\n  a: {{ quota: 5/min }}\nrules:\n  - {{ name: first, limit: a, key: client, {first} }}\n  - {{ name: second, limit: a, key: client, {second} }}\n"
+        );
+        let file = RulesFile::parse("rules.yaml", &text, &Variables::none()).unwrap();
+        file.warnings()
+            .iter()
+            .filter(|warning| warning.text().contains("rule \"first\" is before it in its group"))
+            .count()
+    };
+    for (first, second, is_hidden) in [
+        ("group: g", "group: g, only_if: { path: /login }", true),
+        ("group: g", "group: g", true),
+        (
+            "group: g, only_if: { path: /api/* }",
+            "group: g, only_if: { path: [/api/users, \"/api/{id}/x\"] }",
+            true,
+        ),
+        (
+            "group: g, only_if: { method: [GET, POST] }",
+            "group: g, only_if: { method: POST, header: { x: y } }",
+            true,
+        ),
+        ("group: g, only_if: { path: /api/* }", "group: g, only_if: { path: [/api/users, /other] }", false),
+        ("group: g, only_if: { path: /login }", "group: g", false),
+        ("group: g, only_if: { path: /login, method: POST }", "group: g, only_if: { path: /login }", false),
+        ("group: g, only_if: { header: { x: y } }", "group: g", false),
+        ("group: g, only_if: { not: { path: /a } }", "group: g, only_if: { path: /b }", false),
+        ("group: g", "group: h", false),
+        ("group: g", "group: g, only_if: { domain: edge, descriptor: { a: b } }", false),
+    ] {
+        assert_eq!(hidden(first, second), usize::from(is_hidden), "{first} | {second}");
+    }
+}

@@ -4,6 +4,7 @@ use http::{Request, StatusCode};
 use sluicegate_core::{MemoryStore, Policy};
 use sluicegate_rules::{Rules, RulesFile, Variables};
 use sluicegate_tower::in_flight::PermitBody;
+use sluicegate_tower::key::PeerAddr;
 use sluicegate_tower::limits::WouldBe;
 use sluicegate_tower::settle::SettlingBody;
 
@@ -67,6 +68,9 @@ pub(crate) async fn send(rules: &Rules, path: &str, user: &str) -> Answer {
 
 #[tokio::test(start_paused = true)]
 async fn a_rule_bounds_how_much_of_a_key_is_under_way_and_waits_as_it_says() {
+    let short = rules(&AT_ONCE.replace("uploads: { permits: 1 }", "uploads: 1"));
+    let upload = send(&short, "/x", "ada").await;
+    assert_eq!((upload.status().as_u16(), send(&short, "/x", "ada").await.status().as_u16()), (200, 429));
     let rules = rules(AT_ONCE);
     let upload = send(&rules, "/x", "ada").await;
     assert_eq!(upload.status(), 200);
@@ -215,6 +219,12 @@ fn a_number_at_once_that_nobody_names_or_that_is_none_is_told() {
             "in_flight: uploads }",
             "in_flight: upload }",
             "there is no \"upload\" under \"in_flight\": did you mean \"uploads\"?",
+        ),
+        ("uploads: { permits: 1 }", "uploads: 0", "rules.yaml:7:12: error: \"0\" is not a number of permits"),
+        (
+            "uploads: { permits: 1 }",
+            "uploads: [1]",
+            "a number of permits, or { permits, .. }, or { adaptive, .. }",
         ),
         ("  uploads:", "  free:", "\"free\" is a policy already"),
         ("  uploads:", "  Uploads:", "\"Uploads\""),
@@ -428,4 +438,41 @@ async fn a_thousand_rules_with_numbers_at_once_are_found_as_one_is() {
     }
     drop(held);
     assert_eq!(send(&rules, "/p0", "ada").await.status(), 200);
+}
+
+/// The key of a request from this peer by a file with these words; its limits are those of the client's key.
+async fn key_of(clients: &str, key: &str, peer: &str) -> String {
+    let text =
+        PLAIN.replace("policies:", &format!("clients: {clients}\npolicies:")).replace("everybody", key);
+    let mut asked = request("/", &[]);
+    asked.extensions_mut().insert(PeerAddr(peer.parse().expect("it is an address")));
+    let explained = rules(&text).explain(&asked).await;
+    explained.rules[0].limits[0].asks.clone().expect("it has a key").key.shown().to_string()
+}
+
+#[tokio::test]
+async fn a_file_says_how_much_of_an_ipv6_address_is_one_client_also_without_proxies() {
+    let peer = "[2001:db8:1:2:3:4:5:6]:1";
+    for (clients, key, shown) in [
+        ("{ ipv6_prefix: 128 }", "client", "2001:db8:1:2:3:4:5:6"),
+        ("{ ipv6_prefix: 128 }", "peer", "2001:db8:1:2:3:4:5:6"),
+        ("{ ipv6_prefix: 56 }", "client", "2001:db8:1::"),
+        ("{ ipv6_prefix: 128 }", "client(48)", "2001:db8:1::"),
+        ("{ proxies: 10.0.0.0/8, ipv6_prefix: 56 }", "client(128)", "2001:db8:1:2:3:4:5:6"),
+        ("{ nat64: false }", "client", "2001:db8:1:2::"),
+    ] {
+        assert_eq!(key_of(clients, key, peer).await, shown, "{clients} {key}");
+    }
+    for (clients, shown) in [
+        ("{ nat64: true }", "198.51.100.7"),
+        ("{ hops: 1, nat64: true }", "198.51.100.7"),
+        ("{ hops: 1 }", "64:ff9b::"),
+    ] {
+        assert_eq!(key_of(clients, "client", "[64:ff9b::198.51.100.7]:1").await, shown, "{clients}");
+    }
+    let wrong = |text: String| error(RulesFile::parse("rules.yaml", &text, &Variables::none()));
+    let without = wrong(PLAIN.replace("policies:", "clients: { header: x-real-ip }\npolicies:"));
+    assert!(without.contains("say either \"proxies\""), "{without}");
+    let bits = wrong(PLAIN.replace("everybody", "client(129)"));
+    assert!(bits.contains("\"129\" is not a number of bits: use a whole number from 1 to 128"), "{bits}");
 }

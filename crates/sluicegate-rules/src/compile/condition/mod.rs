@@ -99,6 +99,21 @@ impl Matcher {
         single + headers.len() + query.len() + body.len() + tiers.len()
     }
 
+    /// Whether it surely holds for each request for which the other holds. It compares paths, methods and hosts only.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let comparable = [self.paths.is_some(), !self.methods.is_empty(), !self.hosts.is_empty()];
+        let has_others = self.size() > comparable.into_iter().filter(|is_there| *is_there).count();
+        let covers_paths = self.paths.as_ref().is_none_or(|own| {
+            let other = other.paths.as_ref().filter(|paths| !paths.is_empty());
+            other.is_some_and(|all| all.iter().all(|path| own.iter().any(|own| own.covers(path))))
+        });
+        !has_others
+            && other.descriptor.is_none()
+            && covers_paths
+            && covers(&self.methods, &other.methods)
+            && covers(&self.hosts, &other.hosts)
+    }
+
     /// Whether it restricts the path.
     pub(super) fn reads_path(&self) -> bool {
         self.paths.is_some() || self.not.as_ref().is_some_and(|not| not.reads_path())
@@ -238,4 +253,9 @@ fn any(wanted: &[impl fmt::Display]) -> String {
     let shown: Vec<_> = wanted.iter().take(8).map(ToString::to_string).collect();
     let more = if wanted.len() > shown.len() { ", or others" } else { "" };
     format!("{}{more}", shown.join(" or "))
+}
+
+/// Whether a list of what may be covers another; an empty one accepts all.
+fn covers<T: PartialEq>(list: &[T], other: &[T]) -> bool {
+    list.is_empty() || (!other.is_empty() && other.iter().all(|one| list.contains(one)))
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use http::{HeaderName, Method};
 use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_tower::PeerIp;
 use sluicegate_tower::limits::path::{Fold, PathPattern, Purpose, Sense};
 use sluicegate_tower::request_fields::FieldKey;
 
@@ -208,12 +207,6 @@ fn within(networks: &[At<String>], keys: &Keys, problems: &mut Problems<'_>) -> 
         problems.warning(networks.first()?.place, text);
     }
     let shown = any(&networks.iter().map(|network| &network.value).collect::<Vec<_>>());
-    Some(match keys.client() {
-        Some(client) => {
-            Client { is_within: Box::new(client.within(within)), key: Arc::new(client.clone()), shown }
-        }
-        None => {
-            Client { is_within: Box::new(PeerIp::new().within(within)), key: Arc::new(PeerIp::new()), shown }
-        }
-    })
+    let client = keys.client()?;
+    Some(Client { is_within: client.within(within), key: client.clone().extractor(), shown })
 }

@@ -1,7 +1,10 @@
 //! Finds the address of a client: the section `clients`.
 
-use sluicegate_tower::ClientIp;
-use sluicegate_tower::key::Networks;
+use std::sync::Arc;
+
+use sluicegate_core::ConfigError;
+use sluicegate_tower::key::{Networks, RequestView};
+use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
 
 use crate::at::At;
 use crate::compile::{networks, number};
@@ -9,7 +12,77 @@ use crate::error::Problems;
 use crate::read::short;
 use crate::schema::Clients;
 
-pub(super) fn client(section: &At<Clients>, problems: &mut Problems<'_>) -> Option<ClientIp> {
+/// The address that identifies a client: of the peer, or behind proxies.
+#[derive(Clone)]
+pub(in crate::compile) enum ClientAddress {
+    Peer(PeerIp),
+    Behind(ClientIp),
+}
+
+impl ClientAddress {
+    pub(in crate::compile) fn extractor(self) -> Arc<dyn KeyExtractor> {
+        match self {
+            Self::Peer(peer) => Arc::new(peer),
+            Self::Behind(client) => Arc::new(client),
+        }
+    }
+
+    /// Whether the client of a request is in one of these networks.
+    pub(in crate::compile) fn within(
+        &self,
+        networks: Networks,
+    ) -> Box<dyn Fn(RequestView<'_>) -> bool + Send + Sync> {
+        match self {
+            Self::Peer(peer) => Box::new(peer.within(networks)),
+            Self::Behind(client) => Box::new(client.within(networks)),
+        }
+    }
+
+    pub(super) fn ipv6_prefix(self, bits: u8) -> Result<Self, ConfigError> {
+        Ok(match self {
+            Self::Peer(peer) => Self::Peer(peer.ipv6_prefix(bits)?),
+            Self::Behind(client) => Self::Behind(client.ipv6_prefix(bits)?),
+        })
+    }
+
+    fn nat64(self) -> Self {
+        match self {
+            Self::Peer(peer) => Self::Peer(peer.nat64()),
+            Self::Behind(client) => Self::Behind(client.nat64()),
+        }
+    }
+}
+
+/// The addresses of the client and of the peer; `None` for the client if the section is wrong, which is reported.
+pub(super) fn addresses(
+    section: Option<&At<Clients>>,
+    problems: &mut Problems<'_>,
+) -> [Option<ClientAddress>; 2] {
+    let peer = ClientAddress::Peer(PeerIp::new());
+    let Some(section) = section else { return [Some(peer.clone()), Some(peer)] };
+    let given = &section.value;
+    let bits = given.ipv6_prefix.as_ref().and_then(|bits| prefix(bits, problems));
+    let grouped = |address: ClientAddress| {
+        let address =
+            if given.nat64.as_ref().is_some_and(|nat64| nat64.value) { address.nat64() } else { address };
+        match bits {
+            Some(bits) => address.ipv6_prefix(bits).ok(),
+            None => Some(address),
+        }
+    };
+    let client = match (&given.proxies, &given.hops, &given.header) {
+        (None, None, None) if given.ipv6_prefix.is_some() || given.nat64.is_some() => Some(peer.clone()),
+        _ => behind(section, problems).map(ClientAddress::Behind),
+    };
+    [client.and_then(grouped), grouped(peer)]
+}
+
+/// The number of bits of an IPv6 address that are one client.
+pub(super) fn prefix(bits: &At<String>, problems: &mut Problems<'_>) -> Option<u8> {
+    u8::try_from(number(bits, "a number of bits", 1..=128, problems)?).ok()
+}
+
+fn behind(section: &At<Clients>, problems: &mut Problems<'_>) -> Option<ClientIp> {
     let given = &section.value;
     let mut client = match (&given.proxies, &given.hops) {
         (Some(proxies), None) => {
@@ -36,7 +109,7 @@ pub(super) fn client(section: &At<Clients>, problems: &mut Problems<'_>) -> Opti
         _ => {
             problems.error(
                 section.place,
-                "say either \"proxies\", by their networks, or \"hops\", by their number",
+                "say either \"proxies\", by their networks, or \"hops\", by their number; without proxies, \"ipv6_prefix\" or \"nat64\" alone",
             );
             return None;
         }
@@ -52,10 +125,6 @@ pub(super) fn client(section: &At<Clients>, problems: &mut Problems<'_>) -> Opti
             "x-forwarded-for" => client,
             other => client.and_then(|client| client.header(other)),
         };
-    }
-    if let Some(bits) = &given.ipv6_prefix {
-        let bits = number(bits, "a number of bits", 1..=128, problems)?;
-        client = client.and_then(|client| client.ipv6_prefix(u8::try_from(bits).unwrap_or(128)));
     }
     client.map_err(|error| problems.error(section.place, error.problem())).ok()
 }

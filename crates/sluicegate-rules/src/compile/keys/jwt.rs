@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use sluicegate_tower::key::BearerJwt;
 
 use crate::at::At;
+use crate::compile::is_unknown;
 use crate::error::Problems;
 use crate::read::MOST_BYTES;
 use crate::schema::Jwt;
@@ -40,6 +41,9 @@ impl Verifier {
                 return None;
             }
         };
+        for text in [hs256, audience, issuer].into_iter().flatten() {
+            is_unknown(text, "a placeholder", problems);
+        }
         for empty in [audience, issuer].into_iter().flatten().filter(|text| text.value.is_empty()) {
             problems.error(empty.place, "it is empty, so nothing would be checked: leave the word out, or write what tokens must name");
         }

@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluicegate_core::ConfigError;
+use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{ApiKey, BearerJwt, HeaderKey, Networks, RequestView};
 use sluicegate_tower::request_fields::FieldKey;
-use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
 
 pub(super) use self::api_keys::ApiKeys;
+pub(super) use self::client::ClientAddress;
 use self::jwt::Verifier;
 use self::word::Word;
 use super::descriptor::DescriptorKey;
@@ -26,7 +27,9 @@ type Extractor = Arc<dyn KeyExtractor>;
 
 /// The sections that define keys.
 pub(super) struct Keys {
-    client: Option<ClientIp>,
+    /// `None` if the section is wrong, which it reports; so is the peer's.
+    client: Option<ClientAddress>,
+    peer: Option<ClientAddress>,
     /// The proxies that the file names.
     proxies: Option<Networks>,
     /// Verifies tokens, without the claim; `Some(None)` if the section is wrong, which it reports.
@@ -41,14 +44,14 @@ pub(super) type Namer = Arc<dyn Fn(RequestView<'_>) -> Option<String> + Send + S
 
 impl Keys {
     pub(super) fn of(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Self {
-        let client = file.clients.as_ref().and_then(|clients| client::client(clients, problems));
+        let [client, peer] = client::addresses(file.clients.as_ref(), problems);
         let proxies = file.clients.as_ref().and_then(|clients| clients.value.proxies.as_ref());
         let proxies = proxies
             .and_then(|proxies| Networks::new(proxies.all().iter().map(|network| &network.value)).ok());
         let jwt = file.jwt.as_ref().map(|jwt| Verifier::of(jwt, folder, problems));
         let named = file.keys.0.iter().map(|(name, list)| (name.clone(), list.all())).collect();
         let api_keys = file.api_keys.as_ref().map(|keys| ApiKeys::of(keys, folder, problems));
-        let keys = Self { client, proxies, jwt, api_keys, named };
+        let keys = Self { client, peer, proxies, jwt, api_keys, named };
         for (name, list) in &keys.named {
             if WORDS.contains(&&*name.value) {
                 let text = format!("{:?} is a word of this file already: choose another name", name.value);
@@ -127,11 +130,12 @@ impl Keys {
         match (&*word.value, call(&word.value)) {
             ("everybody", _) => Some(Word::Everybody),
             ("descriptor", _) => Some(Word::Descriptor(DescriptorKey::Whole)),
-            ("peer", _) => Some(Word::Address(Arc::new(PeerIp::new()))),
-            ("client", _) => Some(Word::Address(match &self.client {
-                Some(client) => Arc::new(client.clone()),
-                None => Arc::new(PeerIp::new()),
-            })),
+            ("peer", _) => Some(Word::Address(self.peer.clone()?.extractor())),
+            ("client", _) => Some(Word::Address(self.client.clone()?.extractor())),
+            (_, Some(("client", bits))) => {
+                let bits = client::prefix(&At { value: bits.to_owned(), place: word.place }, problems)?;
+                self.client.clone()?.ipv6_prefix(bits).ok().map(|client| Word::Address(client.extractor()))
+            }
             ("api_key", _) => self.listed(word, problems).cloned().map(Word::Listed),
             (_, Some(("header", name))) => {
                 let key = HeaderKey::new(name).map_err(&mut wrong).ok()?;
@@ -151,7 +155,7 @@ impl Keys {
             }
             _ => {
                 let mut text = format!(
-                    "{:?} is not a key: use client, peer, everybody, api_key, api_key(header), jwt(claim), header(name), body(field), verified_before(header(name)), descriptor, descriptor(entry)",
+                    "{:?} is not a key: use client, client(48), peer, everybody, api_key, api_key(header), jwt(claim), header(name), body(field), verified_before(header(name)), descriptor, descriptor(entry)",
                     short(&word.value)
                 );
                 if !names.is_empty() {
@@ -163,8 +167,8 @@ impl Keys {
         }
     }
 
-    /// The extractor of the address of clients.
-    pub(super) fn client(&self) -> Option<&ClientIp> {
+    /// The address of clients; `None` if the section is wrong, which it reports.
+    pub(super) fn client(&self) -> Option<&ClientAddress> {
         self.client.as_ref()
     }
 

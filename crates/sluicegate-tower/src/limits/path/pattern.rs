@@ -77,6 +77,22 @@ impl PathPattern {
         }
     }
 
+    /// Whether it surely matches each path that the other matches.
+    pub fn covers(&self, other: &Self) -> bool {
+        let is_covered = |(own, other): (&PathSegment, &PathSegment)| {
+            own == other
+                || (*own == PathSegment::Capture
+                    && matches!(other, PathSegment::Text(text) if !text.is_empty()))
+        };
+        let (own, is_open) = match self.segments.split_last() {
+            Some((PathSegment::Rest, before)) => (before, true),
+            _ => (&*self.segments, false),
+        };
+        let lengths = own.len().cmp(&other.segments.len());
+        (lengths.is_eq() && !is_open || lengths.is_lt() && is_open)
+            && own.iter().zip(&other.segments).all(is_covered)
+    }
+
     fn matches_by_segments(&self, path: &str) -> bool {
         let mut left = path.strip_prefix('/');
         for segment in &self.segments {
@@ -117,7 +133,11 @@ pub fn split(text: &str) -> (&str, Option<&str>) {
 /// The segments of a pattern, or its mistake.
 fn segments(pattern: &str) -> Result<Vec<PathSegment>, String> {
     let Some(rest) = pattern.strip_prefix('/') else {
-        return Err(format!("begins with no slash: write {:?}", format!("/{pattern}")));
+        return Err(match pattern.split_once('*') {
+            _ if is_like_regex(pattern) => NO_REGEX.to_owned(),
+            Some((before, after)) if pattern != "*" => wrong_star(pattern, before, after),
+            _ => format!("begins with no slash: write {:?}", format!("/{pattern}")),
+        });
     };
     if let Some(query) = pattern.find(['?', '#']) {
         return Err(format!("has a query, and only the path is compared: write {:?}", &pattern[..query]));
@@ -161,20 +181,38 @@ fn segment(text: &str, is_last: bool, pattern: &str) -> Result<PathSegment, Stri
         _ if text.contains(['{', '}']) => {
             Err("has a capture that is not a whole segment: write /{id}/".to_owned())
         }
-        _ => match text.find('*') {
+        _ => match text.split_once('*') {
             None => Ok(PathSegment::Text(text.to_owned())),
-            Some(at) => {
-                let (before, _) = pattern.split_once('*').unwrap_or((pattern, ""));
-                Err(match at {
-                    0 => format!("has a '*' that is not a whole segment: write {:?}", format!("{before}*")),
-                    _ => format!(
-                        "has a '*' that is not a whole segment: write {:?} for everything below, and {before:?} beside it",
-                        format!("{before}/*")
-                    ),
-                })
-            }
+            Some((before, after)) => Err(wrong_star(pattern, before, after)),
         },
     }
+}
+
+/// The mistake of a pattern with a `*` between these parts of a segment.
+fn wrong_star(pattern: &str, before: &str, after: &str) -> String {
+    if is_like_regex(pattern) {
+        return NO_REGEX.to_owned();
+    }
+    if !after.trim_matches('*').is_empty() {
+        return "has a '*' that is not a whole segment, and there are no suffixes: write each path, or the folder of these \
+                files, such as \"/assets/*\""
+            .to_owned();
+    }
+    let (folder, _) = pattern.split_once('*').unwrap_or((pattern, ""));
+    let folder = if before.is_empty() { folder.trim_end_matches('/') } else { folder };
+    let beside = if folder.is_empty() {
+        String::new()
+    } else {
+        format!(" for everything below, and {folder:?} beside it")
+    };
+    format!("has a '*' that is not a whole segment: write {:?}{beside}", format!("{folder}/*"))
+}
+
+const NO_REGEX: &str = "looks like a regular expression, and is compared as text: write \"/login\", \"/users/{id}\" where {id} is \
+                        one segment, or \"/api/*\" for everything below";
+
+fn is_like_regex(pattern: &str) -> bool {
+    pattern.starts_with('^') || pattern.contains(".*") || pattern.contains(".+") || pattern.contains('\\')
 }
 
 #[cfg(test)]
@@ -233,6 +271,26 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_covers_what_matches_only_paths_that_it_matches() {
+        for (pattern, other, covers) in [
+            ("/login", "/login", true),
+            ("/login", "/logins", false),
+            ("/users/{id}", "/users/7", true),
+            ("/users/{id}", "/users/{name}", true),
+            ("/users/7", "/users/{id}", false),
+            ("/users/{id}", "/users/", false),
+            ("/users/*", "/users/{id}/posts", true),
+            ("/users/*", "/users/*", true),
+            ("/users/*", "/users", false),
+            ("/*", "/", true),
+            ("/users/{id}", "/users/*", false),
+        ] {
+            let read = |text| PathPattern::new(text, Fold::default()).expect("a good pattern");
+            assert_eq!(read(pattern).covers(&read(other)), covers, "{pattern} {other}");
+        }
+    }
+
+    #[test]
     fn case_and_a_trailing_slash_differ_unless_they_are_ignored() {
         let fold = Fold { case: true, trailing_slash: true };
         for (pattern, path) in [
@@ -264,7 +322,15 @@ mod tests {
             ("/{*}", "write {id}, or {*rest} at the end"),
             ("/a{id}", "write /{id}/"),
             ("/{a}{b}", "write /{id}/"),
-            ("/api/**", "write \"/api/*\""),
+            ("/api/**", "write \"/api/*\" for everything below, and \"/api\" beside it"),
+            ("/**", "write \"/*\""),
+            (
+                "*.js",
+                "there are no suffixes: write each path, or the folder of these files, such as \"/assets/*\"",
+            ),
+            ("/a/*.js", "such as \"/assets/*\""),
+            ("^/api/", "or \"/api/*\" for everything below"),
+            ("/api/.*", "or \"/api/*\" for everything below"),
             ("/metrics*", "write \"/metrics/*\" for everything below, and \"/metrics\" beside it"),
         ] {
             let error = PathPattern::new(pattern, Fold::default()).expect_err(pattern).to_string();
