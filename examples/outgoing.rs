@@ -39,8 +39,8 @@ fn for_reqwest() -> OutgoingLayer<impl Wire<Request, Response>> {
 async fn main() -> Result<(), Box<dyn Error>> {
     let url: reqwest::Url = format!("http://{}/", serve().await?).parse()?;
 
-    // Never more than ten a second to one host, however many the host would accept.
-    let per_host = Policy::gcra("partner", "10/s burst 2").on(MemoryStore::new())?;
+    // Never more than ten a second at one host, with 100 ms of room for the network's jitter.
+    let per_host = Policy::gcra("partner", "10/1100ms burst 1").on(MemoryStore::new())?;
     let patient = for_reqwest().limit(per_host).longest_wait(Duration::from_secs(5));
     let http = Client::builder().no_proxy().build()?;
     let mut client = ServiceBuilder::new().layer(patient).service(http);

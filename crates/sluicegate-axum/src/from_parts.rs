@@ -4,6 +4,8 @@ use std::any::type_name;
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use sluicegate_core::Key;
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{Extraction, MissingKey, extract_fn};
@@ -11,7 +13,7 @@ use sluicegate_tower::key::{Extraction, MissingKey, extract_fn};
 /// A key extractor from any extractor of a handler: a session, a user, a path's parameters.
 ///
 /// `state` is the router's state, or `()` for extractors without state. `E` may wait, for example for a session store; a request that `E`
-/// rejects has no key. `E` works on a copy of the request's head, made for every request (all header fields and extensions
+/// rejects has no key, and with 500 it has none [by mistake](MissingKey::mistake). `E` works on a copy of the request's head, made for every request (all header fields and extensions
 /// are cloned), so what it puts into the extensions does not reach the handler. Keys are
 /// [secrets](sluicegate_tower::key::KeyKind::Secret), unless [`of_kind`](KeyExtractor::of_kind) says otherwise.
 ///
@@ -63,9 +65,15 @@ where
         Extraction::pending(async move {
             // The rejection may contain input from the client, so it is not repeated.
             let found = E::from_request_parts(&mut parts, &state).await;
-            let found =
-                found.map_err(|_| MissingKey::new(format!("the request has no {}", type_name::<E>())))?;
-            Ok(find(found).into())
+            let missing = |rejection: E::Rejection| match rejection.into_response().status() {
+                // Such as a missing `Extension`.
+                StatusCode::INTERNAL_SERVER_ERROR => MissingKey::mistake(format!(
+                    "the extractor {} answers 500: the layers that it needs have to be around the limit (added after it)",
+                    type_name::<E>()
+                )),
+                _ => MissingKey::new(format!("the request has no {}", type_name::<E>())),
+            };
+            found.map(|found| find(found).into()).map_err(missing)
         })
     })
 }
@@ -77,8 +85,8 @@ mod tests {
     use axum::Router;
     use axum::body::Body;
     use axum::extract::{FromRef, Path};
+    use axum::http::Request;
     use axum::http::request::Parts;
-    use axum::http::{Request, StatusCode};
     use axum::routing::get;
     use sluicegate_core::{MemoryStore, Policy, RateLimiter};
     use sluicegate_tower::Limit;
@@ -153,6 +161,16 @@ mod tests {
             Limit::new(limiter()).key(by_user).on_missing_key(OnMissingKey::Reject(StatusCode::FORBIDDEN));
         let router = Router::new().route("/", get(|| async {}).rate_limit(limit));
         assert_eq!(status(&router, "/", "s1").await, StatusCode::FORBIDDEN);
+    }
+
+    #[tokio::test]
+    async fn an_extension_that_no_layer_added_is_a_mistake_of_the_server() {
+        let by_user = key_from_extractor((), |axum::Extension(id): axum::Extension<u64>| id);
+        let router =
+            Router::new().route("/", get(|| async {}).rate_limit(Limit::new(limiter()).key(by_user)));
+        assert_eq!(status(&router, "/", "").await, StatusCode::INTERNAL_SERVER_ERROR);
+        let late = router.layer(axum::Extension(7_u64));
+        assert_eq!(status(&late, "/", "").await, StatusCode::OK);
     }
 
     #[tokio::test]

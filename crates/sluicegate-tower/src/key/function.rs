@@ -8,6 +8,7 @@ use sluicegate_core::key::KeyKind;
 use crate::key::extraction::{Extraction, RequestView};
 use crate::key::extractor::{Closure, KeyExtractor};
 use crate::key::form::KeyForm;
+use crate::key::missing::MissingKey;
 
 /// An extractor from a closure that gives the reason for a missing key itself, or that has to look the key up.
 ///
@@ -71,6 +72,10 @@ where
 
 /// One bucket per value in a request extension, such as the user from an authentication layer.
 ///
+/// That layer has to be around the limit: in axum, add it after the limit. A request without the value is refused with 500, and
+/// the log says why, unless the limit has an [`on_missing_key`](crate::Limit::on_missing_key) or the extractor an
+/// [`or`](KeyExtractor::or).
+///
 /// ```
 /// use sluicegate_tower::key::key_from_extension;
 ///
@@ -85,9 +90,16 @@ where
     F: Fn(&T) -> K + Send + Sync + 'static,
     K: Into<Key>,
 {
-    extract_fn(move |request| match request.extensions.get::<T>() {
+    extract_fn(move |request| {
+        match request.extensions.get::<T>() {
         Some(extension) => Extraction::found(find(extension)),
-        None => Extraction::missing(format!("the request has no {} in its extensions", type_name::<T>())),
+        None => MissingKey::mistake(format!(
+            "the request has no {} in its extensions: put the layer that adds it around the limit (in axum, `.layer(..)` after \
+             it), or choose an OnMissingKey for requests without it",
+            type_name::<T>()
+        ))
+        .into(),
+    }
     })
 }
 
@@ -96,7 +108,6 @@ mod tests {
     use http::Request;
 
     use super::*;
-    use crate::key::missing::MissingKey;
 
     fn key(extractor: &impl KeyExtractor, request: &Request<()>) -> Result<Key, String> {
         extractor.extract(request.into()).now().unwrap().map_err(|missing| missing.to_string())

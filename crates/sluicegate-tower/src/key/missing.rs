@@ -26,8 +26,9 @@ impl MissingKey {
         Self { reason: reason.into(), reject: None, is_mistake: false }
     }
 
-    /// A key that no request could have, because the server is set up wrongly. `reason` says how to fix it.
-    pub(crate) fn mistake(reason: &'static str) -> Self {
+    /// A key that no request could have, because the server is set up wrongly. `reason` says how to fix it, for the log. Unless
+    /// [`OnMissingKey`] was chosen, the request is refused with 500.
+    pub fn mistake(reason: impl Into<Cow<'static, str>>) -> Self {
         Self { is_mistake: true, ..Self::new(reason) }
     }
 
@@ -87,7 +88,8 @@ impl std::error::Error for MissingKey {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissingKey {
-    /// All such requests share one bucket. Unless it was set explicitly, a warning is logged once.
+    /// All such requests share one bucket. Unless it was set explicitly, a warning is logged once, and requests without a key
+    /// [by mistake](MissingKey::mistake) are refused with 500.
     Share,
     /// They are refused with this status.
     Reject(StatusCode),

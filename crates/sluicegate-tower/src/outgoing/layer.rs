@@ -47,7 +47,8 @@ use crate::outgoing::{HttpWire, Wire};
 ///     response.headers_mut().insert("retry-after", HeaderValue::from_static("20"));
 ///     Ok::<_, Infallible>(response)
 /// });
-/// let per_host = Policy::gcra("partner", "10/s").on(&MemoryStore::new())?;
+/// // At most ten a second at the partner.
+/// let per_host = Policy::gcra("partner", "10/1100ms burst 1").on(&MemoryStore::new())?;
 /// let mut client = ServiceBuilder::new().layer(OutgoingLayer::new().limit(per_host)).service(client);
 ///
 /// let start = Instant::now();
@@ -59,6 +60,16 @@ use crate::outgoing::{HttpWire, Wire};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// # A partner's limit
+/// A quota of `10/s` with GCRA or a token bucket lets through a burst of ten and then the refill: up to 19 calls within a second.
+/// To stay below a partner's N a second, however it counts, take one of these, with a period that is longer by the jitter of the
+/// network (the difference of the longest and the shortest way):
+///
+/// | | with 100 ms of jitter |
+/// |---|---|
+/// | spread evenly | `Policy::gcra("partner", "10/1100ms burst 1")` |
+/// | up to N at once, then a pause | `Policy::sliding_log("partner", "10/1100ms")` |
 ///
 /// # Retries
 /// It makes no call twice: a 429 is passed on like any response. With `tower::retry` around it, an immediate retry

@@ -11,6 +11,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use http::{Request, Response, StatusCode};
+use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{Key, OnOutage, Policy};
 use sluicegate_tower::call::CallError;
 use sluicegate_tower::outgoing::OutgoingLayer;
@@ -301,4 +302,42 @@ async fn a_real_client_is_told_by_a_real_server() {
     let error = client.ready().await.unwrap().call(request()).await.unwrap_err();
     assert!(matches!(&error, CallError::HeldOff(wait) if wait.as_secs() <= 3_600), "{error}");
     assert_eq!(served.load(Ordering::Relaxed), 2);
+}
+
+/// The most calls of any second at a partner that is reached by a network whose ways differ by up to 100 ms. A partner that counts in
+/// windows from second to second sees no more.
+async fn most_in_a_second(policy: PolicyBuilder) -> usize {
+    let client = OutgoingLayer::new().limit(limiter(policy)).longest_wait(Duration::from_secs(60));
+    let arrivals_us = Arc::new(Mutex::new(Vec::new()));
+    let (start, seen_us) = (Instant::now(), Arc::clone(&arrivals_us));
+    let partner = service_fn(move |_: Request<()>| {
+        let mut arrivals_us = seen_us.lock().unwrap();
+        // The slowest way for the first calls, the fastest for those after them, and so on.
+        let jitter_us = if arrivals_us.len() / 5 % 2 == 0 { 99_999 } else { 0 };
+        arrivals_us.push(start.elapsed().as_micros() + jitter_us);
+        ready(Ok::<_, Infallible>(Response::new(())))
+    });
+    let client = client.layer(partner);
+    for calls in [1, 7, 30, 12] {
+        let calls = (0..calls).map(|_| send(&client, "a"));
+        for status in futures_util::future::join_all(calls).await {
+            status.unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(1_730)).await;
+    }
+    let arrivals_us = arrivals_us.lock().unwrap();
+    let within =
+        |first: &u128| arrivals_us.iter().filter(|at| (*first..*first + 1_000_000).contains(at)).count();
+    arrivals_us.iter().map(within).max().unwrap()
+}
+
+/// The example once said "never more than ten a second" of a quota that lets 11 pass.
+#[tokio::test(start_paused = true)]
+async fn a_partner_that_allows_ten_a_second_sees_no_more_with_room_for_the_jitter() {
+    for safe in [Policy::gcra("a", "10/1100ms burst 1"), Policy::sliding_log("a", "10/1100ms")] {
+        assert_eq!(most_in_a_second(safe).await, 10);
+    }
+    for unsafe_quota in ["10/s burst 2", "10/s"] {
+        assert!(most_in_a_second(Policy::gcra("a", unsafe_quota)).await > 10, "{unsafe_quota}");
+    }
 }

@@ -121,7 +121,8 @@ impl ClientIp {
 
     /// Clients behind `proxies` proxies with unknown addresses: the `proxies`-th element from the right.
     ///
-    /// Use it only for servers that cannot be reached without the proxies. A request with fewer elements counts for the peer.
+    /// Use it only for servers that cannot be reached without the proxies, such as those behind a Unix socket, whose peer has no address.
+    /// A request with fewer elements counts for the peer.
     ///
     /// # Errors
     /// For 0 proxies, and for more than 32.

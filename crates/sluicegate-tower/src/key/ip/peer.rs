@@ -24,7 +24,7 @@ pub struct PeerAddr(pub SocketAddr);
 /// The address comes from [`PeerAddr`] or, with the feature `axum`, from axum's `ConnectInfo<SocketAddr>` or a test's
 /// `MockConnectInfo<SocketAddr>`, or else from a bare `SocketAddr` in the extensions, which some servers add.
 /// Without any of these, the server does not pass on the peer: see
-/// [`on_missing_key`](crate::Limit::on_missing_key).
+/// [`on_missing_key`](crate::Limit::on_missing_key). A Unix socket has no peer address: see [`ClientIp::hops`](crate::ClientIp::hops).
 ///
 /// A warning is logged once per process if `X-Forwarded-For` or `Forwarded` is in one of the first 1,000 requests.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +87,7 @@ impl KeyExtractor for PeerIp {
     }
 }
 
-pub(super) const NO_PEER: &str = "no peer address: serve with into_make_service_with_connect_info::<SocketAddr>(), or put a PeerAddr into the request's extensions, or choose OnMissingKey::Share";
+pub(super) const NO_PEER: &str = "no peer address: serve with into_make_service_with_connect_info::<SocketAddr>(), behind a Unix socket use ClientIp::hops(1), put a PeerAddr into the request's extensions, or choose OnMissingKey::Share";
 
 /// The peer's address, if the server passes it on; an unspecified address counts as unknown.
 #[inline]

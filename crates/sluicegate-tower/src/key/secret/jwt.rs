@@ -1,8 +1,9 @@
 //! Verified JSON Web Tokens: [`BearerJwt`].
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, crypto};
@@ -229,19 +230,36 @@ impl Claims {
     }
 }
 
-/// Tries the backend early, to return an error: without a backend, `jsonwebtoken` would panic at the first
-/// token.
+/// Tries the key early, to return an error: without a backend, `jsonwebtoken` would panic at the first token.
 fn try_backend(algorithm: Algorithm, key: &DecodingKey) -> Result<(), ConfigError> {
-    match catch_unwind(AssertUnwindSafe(|| crypto::verify("", b"", key, algorithm))) {
-        Ok(Ok(_)) => Ok(()),
-        Ok(Err(error)) => {
-            Err(config_error(format!("{algorithm:?} cannot be verified with this key")).with_source(error))
-        }
-        Err(_) => Err(config_error(
+    // `jsonwebtoken` settles for a backend, or none, at its first use.
+    static EXISTS: OnceLock<bool> = OnceLock::new();
+    let verify = || crypto::verify("", b"", key, algorithm);
+    if !EXISTS.get_or_init(|| succeeds_quietly(verify)) {
+        return Err(config_error(
             "jsonwebtoken has no crypto backend: enable its feature \"rust_crypto\" or \"aws_lc_rs\" in your Cargo.toml, \
              not both, or install a CryptoProvider before this",
-        )),
+        ));
     }
+    let problem = format!("{algorithm:?} cannot be verified with this key");
+    verify().map(|_| ()).map_err(|error| config_error(problem).with_source(error))
+}
+
+/// Whether this does not panic. The panic is not printed, because an error tells more; panics of other threads are.
+fn succeeds_quietly<T>(act: impl FnOnce() -> T) -> bool {
+    let (here, hook) = (thread::current().id(), Arc::new(panic::take_hook()));
+    let others = Arc::clone(&hook);
+    panic::set_hook(Box::new(move |info| {
+        if thread::current().id() != here {
+            others(info);
+        }
+    }));
+    let is_done = catch_unwind(AssertUnwindSafe(act)).is_ok();
+    drop(panic::take_hook());
+    if let Some(hook) = Arc::into_inner(hook) {
+        panic::set_hook(hook);
+    }
+    is_done
 }
 
 fn pem(

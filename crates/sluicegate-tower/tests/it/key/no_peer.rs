@@ -44,7 +44,14 @@ async fn the_log_says_once_what_to_write() {
     }
     let lines = log.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
-    for part in ["ERROR", "limit=\"api\"", "500", "into_make_service_with_connect_info", "PeerAddr"] {
+    for part in [
+        "ERROR",
+        "limit=\"api\"",
+        "500",
+        "into_make_service_with_connect_info",
+        "ClientIp::hops(1)",
+        "PeerAddr",
+    ] {
         assert!(lines[0].contains(part), "{} says nothing of {part}", lines[0]);
     }
 }

@@ -3,7 +3,7 @@
 use http::{Request, StatusCode};
 use sluicegate_core::{Key, Policy};
 use sluicegate_tests::log::Log;
-use sluicegate_tower::key::{Extraction, MissingKey, OnMissingKey, RequestView, key_fn};
+use sluicegate_tower::key::{Extraction, MissingKey, OnMissingKey, RequestView, key_fn, key_from_extension};
 use sluicegate_tower::{KeyExtractor, Limit};
 
 use crate::support::{anonymous, answer, by_header, fields, from, on, problem, send, service, store};
@@ -71,6 +71,31 @@ async fn what_is_chosen_warns_of_nothing() {
         }
     }
     assert_eq!(log.lines(), [""; 0]);
+}
+
+/// The user of a layer that was added in the wrong place: all users shared one bucket.
+#[tokio::test]
+async fn a_missing_extension_is_a_500_that_names_the_order_of_layers_unless_sharing_was_chosen() {
+    let log = Log::of_this_thread();
+    let (store, _) = store();
+    let by_user = || key_from_extension(|user: &u64| *user);
+    let limit = |name: &str| Limit::new(on(&store, Policy::gcra(name, "2/min")));
+    let keys: [Box<dyn KeyExtractor>; 2] = [Box::new(by_user()), Box::new((by_user(), Key::from("all")))];
+    for key in keys {
+        let (service, handler) = service(limit("api").key(key));
+        assert_eq!(send(&service, anonymous()).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(handler.calls(), 0);
+        let mut known = anonymous();
+        known.extensions_mut().insert(7_u64);
+        assert_eq!(send(&service, known).await.status(), StatusCode::OK);
+    }
+    for part in ["ERROR", "no u64 in its extensions", "put the layer that adds it around the limit"] {
+        assert!(log.lines()[0].contains(part), "{:?}", log.lines());
+    }
+    let chosen = limit("shared").key(by_user()).on_missing_key(OnMissingKey::Share);
+    assert_eq!(send(&service(chosen).0, anonymous()).await.status(), StatusCode::OK);
+    let other = limit("other").key(by_user().or(Key::from("anonymous")));
+    assert_eq!(send(&service(other).0, anonymous()).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]
