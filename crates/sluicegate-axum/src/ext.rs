@@ -152,6 +152,9 @@ pub trait RateLimitExt: Sized + sealed::Sealed {
 
     /// Puts a limit in front of the routes that this router has so far, or the methods of this route, and of nothing else: requests
     /// that axum answers with 404 or 405 do not count, [before and after a `merge`](#merged-routers).
+    ///
+    /// # Panics
+    /// On a `MethodRouter` without methods, as axum's `route_layer`.
     #[must_use]
     #[track_caller]
     fn rate_limit_routes<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self;

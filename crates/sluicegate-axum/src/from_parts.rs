@@ -13,8 +13,8 @@ use sluicegate_tower::key::{Extraction, MissingKey, extract_fn};
 /// A key extractor from any extractor of a handler: a session, a user, a path's parameters.
 ///
 /// `state` is the router's state, or `()` for extractors without state. `E` may wait, for example for a session store; a request that `E`
-/// rejects has no key, and with 500 it has none [by mistake](MissingKey::mistake). `E` works on a copy of the request's head, made for every request (all header fields and extensions
-/// are cloned), so what it puts into the extensions does not reach the handler. Keys are
+/// rejects has no key, and with 500 it has none [by mistake](MissingKey::mistake). `E` works on a copy of the request's head, made for every
+/// request (all header fields and extensions are cloned), so what it puts into the extensions does not reach the handler. Keys are
 /// [secrets](sluicegate_tower::key::KeyKind::Secret), unless [`of_kind`](KeyExtractor::of_kind) says otherwise.
 ///
 /// ```
