@@ -8,7 +8,7 @@ use sluicegate::{Limit, Policy, RateLimitLayer};
 use sluicegate_tests::memory::store;
 
 use super::pasted::keys;
-use super::{OK, PEER, REFUSED, ask, status};
+use super::{OK, PEER, REFUSED, ask, passes, status};
 
 const PROXY: [u8; 4] = [10, 0, 0, 1];
 
@@ -64,4 +64,10 @@ async fn a_caller_is_an_api_key_for_each_method_and_otherwise_an_address() {
     // The address has spent three.
     let invented = (0..100).map(|number| key(&number.to_string(), PEER, Method::GET));
     assert_eq!(passed(&layer, invented).await, 30 - 3);
+}
+
+#[tokio::test]
+async fn a_user_that_a_layer_around_the_limit_adds_has_a_bucket() {
+    let app = keys::a_request_without_a_key::app(&store().0).unwrap();
+    assert_eq!(passes(&app, (0..150).map(|_| from(PEER, Method::GET, &[]))).await, 100);
 }

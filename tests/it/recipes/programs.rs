@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::{env, fs, thread};
 
 use http::StatusCode;
+use sluicegate::MemoryStore;
 use sluicegate_tests::log::Log;
 use sluicegate_tests::servers::{Server, eventually, free_port};
 
@@ -122,4 +123,11 @@ fn a_span_declares_the_fields_that_a_layer_records() {
     for field in ["outcome", "policy", "remaining", "decided_by", "wait_ms"] {
         assert!(span.has_field(format!("rate_limit.{field}").as_str()), "{field}");
     }
+}
+
+#[tokio::test]
+async fn ten_exports_of_a_key_run_at_once() {
+    let exports = redis::requests_in_flight::exports(&MemoryStore::new()).unwrap();
+    let held: Vec<_> = (0..12).filter_map(|_| exports.try_acquire("ada").ok()).collect();
+    assert_eq!(held.len(), 10);
 }

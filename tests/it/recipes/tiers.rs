@@ -32,6 +32,13 @@ async fn a_plan_has_a_tenth_for_the_costly_endpoint_and_enterprise_has_no_limit_
         // By the machine's clock, by which "pro" gains a unit in 600 ms.
         assert!((passes..passes + 10).contains(&passed), "{passed} of {plan}");
     }
+    // Five pages that are not there once locked an address out of everything.
+    for number in 0..8 {
+        assert_eq!(status(&layer, asked("enterprise", "k"), 404).await, 404);
+        let mut login = asked("enterprise", "k");
+        *login.uri_mut() = "/login".parse().unwrap();
+        assert_eq!(status(&layer, login, 401).await, if number < 5 { 401 } else { REFUSED });
+    }
     let mut denied = asked("pro", "k");
     denied.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, 9], 1))));
     assert_eq!(status(&layer, denied, OK).await, 403);
