@@ -45,7 +45,9 @@ fn each_word_of_the_schema_is_in_the_tour_and_the_tour_is_good() {
     }
     let file = RulesFile::read("tests/it/tour.yaml", &Variables::none().or_placeholders());
     let file = file.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(file.warnings().iter().map(ToString::to_string).collect::<Vec<_>>(), [""; 0]);
+    let others = file.warnings().iter().map(ToString::to_string);
+    let others: Vec<_> = others.filter(|warning| !warning.contains("the environment variable")).collect();
+    assert_eq!(others, [""; 0]);
 }
 
 #[test]
