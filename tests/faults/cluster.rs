@@ -29,7 +29,7 @@ fn homes(cluster: &Cluster, rig: &Rig) -> Vec<usize> {
     let count = |node: &Server| node.run::<Vec<String>>("KEYS *:home:*").len();
     let mut counts: Vec<_> = cluster.nodes[..3].iter().map(count).collect();
     let mut home = |index| {
-        rig.block_on(limiter.check(key(index)).start()).expect("the store decides");
+        let _ = rig.block_on(limiter.check(key(index)).start()).expect("the store decides");
         let grown =
             (0..3).find(|node| count(&cluster.nodes[*node]) > counts[*node]).expect("some node has it");
         counts[grown] += 1;

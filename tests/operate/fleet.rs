@@ -81,7 +81,7 @@ async fn a_change_on_one_page_is_on_all_of_them_for_its_hour_and_any_page_acts_o
 
     let peer = Ipv4Addr::new(203, 0, 113, 9);
     for _ in 0..12 {
-        all[2].login.check(peer).await.unwrap();
+        let _ = all[2].login.check(peer).await.unwrap();
     }
     let word = all[2].login().await["offenders"][0]["ref"].clone();
     let (_, found) = all[3].post("/keys/look-up", &token, &json!({ "ref": word })).await;
@@ -116,7 +116,7 @@ async fn the_page_says_that_redis_is_the_cause_and_goes_on_without_it() {
     );
     server.stop();
     for _ in 0..40 {
-        instance.login.check("ada").await.unwrap();
+        let _ = instance.login.check("ada").await.unwrap();
     }
     let store = instance.json().await.0["stores"][0].clone();
     assert_eq!((&store["state"], &store["breaker"]), (&json!("fallback"), &json!("open")), "{store}");

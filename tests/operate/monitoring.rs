@@ -81,10 +81,10 @@ fn the_example_tells_a_webhook_of_a_suspension_and_its_metrics_have_buckets() {
                 })
             );
             // A release by hand is told, too; a key of which it is not known what it is, is a digest.
-            login(&store).suspensions().by("ada").release(Ipv4Addr::LOCALHOST).await.unwrap();
+            let _ = login(&store).suspensions().by("ada").release(Ipv4Addr::LOCALHOST).await.unwrap();
             let told = receiver.next().await;
             assert_eq!((&told["text"], &told["by"]), (&json!("login: 127.0.0.1 is released"), &json!("ada")));
-            login(&store).suspensions().suspend("sk_live_51Hx7planted", Duration::from_secs(60)).await.unwrap();
+            let _ = login(&store).suspensions().suspend("sk_live_51Hx7planted", Duration::from_secs(60)).await.unwrap();
             let told = receiver.next().await;
             assert!(!told.to_string().contains("planted"), "{told}");
 
@@ -121,7 +121,7 @@ async fn a_webhook_that_does_not_answer_holds_no_request_up_and_hears_how_many_i
     let policy = sluicegate::Policy::gcra("login", "5/min").suspend(100, "10min", "30min");
     let login = policy.on(&store).unwrap();
     let suspend = |key: u64| login.suspensions().suspend(key, Duration::from_secs(60));
-    suspend(0).await.unwrap();
+    let _ = suspend(0).await.unwrap();
     assert_eq!(receiver.next().await["missed"], 0);
     // It does not answer that one, the queue holds some, and the rest are missed.
     let missed = 10;
@@ -133,6 +133,6 @@ async fn a_webhook_that_does_not_answer_holds_no_request_up_and_hears_how_many_i
     for _ in 1..MOST_WAITING {
         assert_eq!(receiver.next().await["missed"], 0);
     }
-    suspend(0).await.unwrap();
+    let _ = suspend(0).await.unwrap();
     assert_eq!(receiver.next().await["missed"], 0);
 }

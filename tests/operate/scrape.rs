@@ -109,7 +109,7 @@ async fn each_decision_is_scraped_once_as_its_client_counted_it() {
     for _ in 0..3 {
         _ = hand.check("by hand").await.unwrap();
     }
-    hand.charge("by hand", 7).await.unwrap();
+    let _ = hand.charge("by hand", 7).await.unwrap();
     let permit = downloads.try_acquire(Ipv4Addr::LOCALHOST).unwrap();
     assert_eq!(count(&mut client, "/downloads", 1).await, [0, 1]);
     drop(permit);

@@ -293,7 +293,7 @@ async fn a_key_is_looked_up_and_reset_by_keyboard_alone_with_scripts_off() {
     }
     assert_eq!(remaining().await, 5);
     // Loading the page again asks nothing of the operator and does nothing again.
-    service.login.check(Ipv4Addr::new(203, 0, 113, 9)).await.unwrap();
+    let _ = service.login.check(Ipv4Addr::new(203, 0, 113, 9)).await.unwrap();
     page.value_of("location.reload()").await;
     assert_eq!(page.loaded().await, 200);
     let text = page.text().await;

@@ -41,21 +41,21 @@ async fn ask_everything(store: &RedisStore) -> Result<(), StoreError> {
         let policy = Policy::builder(format!("policy-{index}"), algorithm, "3/s").build().unwrap();
         let limiter = RateLimiter::new(store, policy).unwrap();
         for _ in 0..4 {
-            by_store(limiter.check("ada").await?)?;
+            let _ = by_store(limiter.check("ada").await?)?;
         }
-        by_store(limiter.check("ada").reserve(Duration::from_secs(9)).await?)?;
-        by_store(limiter.check("ada").reserve(Duration::from_secs(9)).await?)?;
-        by_store(limiter.peek("ada").await?)?;
-        limiter.charge("ada", 2).await?;
-        limiter.refund("ada", 1).await?;
-        limiter.reset("ada").await?;
+        let _ = by_store(limiter.check("ada").reserve(Duration::from_secs(9)).await?)?;
+        let _ = by_store(limiter.check("ada").reserve(Duration::from_secs(9)).await?)?;
+        let _ = by_store(limiter.peek("ada").await?)?;
+        let _ = limiter.charge("ada", 2).await?;
+        let _ = limiter.refund("ada", 1).await?;
+        let _ = limiter.reset("ada").await?;
         // A period later there are entries that are over; the server's time is real time.
         let short = Policy::builder(format!("short-{index}"), algorithm, "3/ms").build().unwrap();
         let short = RateLimiter::new(store, short).unwrap();
         for _ in 0..20 {
-            short.check("ada").await?;
-            short.refund("ada", 1).await?;
-            short.charge("ada", 1).await?;
+            let _ = short.check("ada").await?;
+            let _ = short.refund("ada", 1).await?;
+            let _ = short.charge("ada", 1).await?;
         }
     }
     Ok(())

@@ -78,7 +78,7 @@ async fn redis_decides_as_memory_does_over_borders_of_days_weeks_months_and_chan
                 let touched_us = &mut touched[usize::from(key == "ada")];
                 if next_us - *touched_us > 700 * HOUR {
                     for limiter in &both {
-                        limiter.reset(key).await.unwrap();
+                        let _ = limiter.reset(key).await.unwrap();
                     }
                 }
                 if cost > 0 && way != 5 {

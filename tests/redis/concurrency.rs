@@ -134,7 +134,7 @@ async fn decisions_at_the_same_time_share_calls() {
     let server = Server::start();
     let stores = instances(&server.url(), "together").await;
     let limiter = RateLimiter::new(&stores[0], Policy::gcra("shared", quota(500)).build().unwrap()).unwrap();
-    limiter.check("warm").await.unwrap();
+    let _ = limiter.check("warm").await.unwrap();
     server.run::<()>("CONFIG RESETSTAT");
     for round in 0..10_u64 {
         let asked = (0..64_u64).map(|key| {
@@ -213,7 +213,7 @@ async fn a_batch_of_keys_shares_calls_and_is_decided_in_order() {
     let server = Server::start();
     let store = connected(patient("batch"), &server.url()).await;
     let limiter = Policy::gcra("batch", quota(5)).on(&store).unwrap();
-    limiter.check("warm").await.unwrap();
+    let _ = limiter.check("warm").await.unwrap();
     let before = script_calls(&mut server.admin());
     let keys: Vec<Key> = (0..64_u64).map(|place| Key::from(place % 8)).collect();
     let answers: Vec<_> = keys.iter().map(|key| limiter.check(key).start()).collect();

@@ -95,8 +95,8 @@ async fn is_killed_and_comes_back(fsync: &str) {
     let budget = Policy::gcra("budget", "1000000/year carry over 10%").on_outage(OnOutage::Deny);
     let budget = budget.refunds().on(&store).unwrap();
     let mut receipt = budget.check("ada").cost(1_000).await.unwrap().take_receipt(0).unwrap();
-    budget.refund("ada", 400).of(&mut receipt).await.unwrap();
-    budget.charge("ada", 50).await.unwrap();
+    let _ = budget.refund("ada", 400).of(&mut receipt).await.unwrap();
+    let _ = budget.charge("ada", 50).await.unwrap();
 
     let told = Arc::new(AtomicU64::new(0));
     let spending = (0..TASKS).map(|_| {

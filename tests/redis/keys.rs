@@ -94,7 +94,7 @@ async fn an_api_key_is_never_readable_in_redis() {
     let store = store(&server).await;
     for limiter in limiters(&store, Quota::per_day(9)) {
         for _ in 0..10 {
-            limiter.check((API_KEY, "/v1/charges")).await.expect("the store answers");
+            let _ = limiter.check((API_KEY, "/v1/charges")).await.expect("the store answers");
         }
     }
     let mut admin = server.admin();
@@ -127,7 +127,7 @@ async fn keys_vanish_when_their_state_is_at_rest() {
     let limiters = limiters(&store, Quota::new(3, Duration::from_millis(50)));
     for limiter in &limiters {
         for key in 0..50_u64 {
-            limiter.charge(key, 6).await.expect("the store answers");
+            let _ = limiter.charge(key, 6).await.expect("the store answers");
         }
     }
     for name in names(&mut admin) {
@@ -138,8 +138,8 @@ async fn keys_vanish_when_their_state_is_at_rest() {
     eventually("no key of ours is left", || run::<u64>(&mut admin, "DBSIZE") == 0);
     // A key that was forgotten by hand is gone at once.
     for limiter in &limiters {
-        limiter.charge("ada", 1_000).await.expect("the store answers");
-        limiter.reset("ada").await.expect("the store answers");
+        let _ = limiter.charge("ada", 1_000).await.expect("the store answers");
+        let _ = limiter.reset("ada").await.expect("the store answers");
     }
     assert_eq!(names(&mut admin), Vec::<String>::new());
 }

@@ -22,13 +22,13 @@ async fn ask_each_script(store: &RedisStore) {
     for (index, algorithm) in ALGORITHMS.into_iter().enumerate() {
         let policy = Policy::builder(format!("policy-{index}"), algorithm, "3/min").build().unwrap();
         let limiter = RateLimiter::new(store, policy).unwrap();
-        limiter.peek("ada").await.unwrap();
-        limiter.refund("ada", 1).await.unwrap();
+        let _ = limiter.peek("ada").await.unwrap();
+        let _ = limiter.refund("ada", 1).await.unwrap();
         limiters.push(limiter);
     }
     let ada = Key::from("ada");
     for pair in limiters.windows(2) {
-        check_all([pair[0].check(&ada), pair[1].check(&ada)]).await.unwrap();
+        let _ = check_all([pair[0].check(&ada), pair[1].check(&ada)]).await.unwrap();
     }
 }
 

@@ -36,12 +36,12 @@ async fn what_always_happens_does_not_when_a_spend_in_another_slot_is_refused() 
     for (index, algorithm) in ALGORITHMS.into_iter().enumerate() {
         let policy = Policy::builder(format!("wide-{index}"), algorithm, quota(9)).build().unwrap();
         let wide = RateLimiter::new(&store, policy).unwrap();
-        wide.check(&address).cost(3).await.unwrap();
+        let _ = wide.check(&address).cost(3).await.unwrap();
         for mode in [Mode::Charge, Mode::Refund, Mode::Reset] {
             let both = || {
                 check_all([wide.check(&address).cost(2).mode(mode), narrow.check(&user).mode(Mode::Spend)])
             };
-            narrow.charge(&user, 1).await.unwrap();
+            let _ = narrow.charge(&user, 1).await.unwrap();
             let left = wide.peek(&address).await.unwrap().remaining();
             let refused = both().await.unwrap();
             assert!(!refused.is_allowed(), "{algorithm}, {mode:?}");
@@ -51,7 +51,7 @@ async fn what_always_happens_does_not_when_a_spend_in_another_slot_is_refused() 
                 "{algorithm}, {mode:?}: it says where it stands"
             );
             assert_eq!(wide.peek(&address).await.unwrap().remaining(), left, "{algorithm}, {mode:?}");
-            narrow.reset(&user).await.unwrap();
+            let _ = narrow.reset(&user).await.unwrap();
             let granted = both().await.unwrap();
             assert!(granted.is_allowed(), "{algorithm}, {mode:?}");
             let now = match mode {
@@ -227,7 +227,7 @@ async fn a_slot_that_moves_under_load_admits_exactly_what_it_says() {
     let limiter = RateLimiter::new(&store, policy).unwrap();
     let (keys, slot) = keys_of_one_slot(&store, "moves", &cluster.nodes[0]);
     for key in keys {
-        limiter.check(key).await.unwrap();
+        let _ = limiter.check(key).await.unwrap();
     }
     let primaries: Vec<&Server> = cluster.nodes.iter().filter(|node| is_primary(node)).collect();
     let names = |node: &Server| node.run::<Vec<String>>("KEYS *:moves*");
@@ -300,7 +300,7 @@ async fn what_another_slot_refuses_counts_under_a_policy_that_says_so() {
     let store = store(Cluster::shared(), "rejected", Duration::from_secs(20)).await;
     let (user, address) = (Key::from("ada"), Key::from("198.51.100.7"));
     let narrow = RateLimiter::new(&store, Policy::gcra("narrow", quota(1)).build().unwrap()).unwrap();
-    narrow.charge(&user, 1).await.unwrap();
+    let _ = narrow.charge(&user, 1).await.unwrap();
     for (index, algorithm) in ALGORITHMS.into_iter().enumerate() {
         let policy = |name: &str| Policy::builder(format!("{name}-{index}"), algorithm, quota(4));
         let counts = RateLimiter::new(&store, policy("counts").count_rejected().build().unwrap()).unwrap();

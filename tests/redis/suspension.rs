@@ -56,7 +56,7 @@ async fn four_instances_and_one_in_memory_suspend_at_the_same_refusal_and_agree_
         ends.push(decision.stands_at() + decision.retry_after().unwrap());
     }
     assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?}");
-    limiters[3].suspensions().release("ada").await.unwrap();
+    let _ = limiters[3].suspensions().release("ada").await.unwrap();
     for limiter in &limiters {
         assert_eq!(
             limiter.peek("ada").await.unwrap().outcome(),
@@ -110,7 +110,7 @@ async fn a_suspension_outlives_the_service_and_a_restart_of_redis_that_persists(
     let dir = folder.to_str().unwrap();
     let mut server = Server::start_with(&["--dir", dir, "--appendonly", "yes", "--appendfsync", "always"]);
     let limiter = login().on(&store(&server.url(), "suspend-restart").await).unwrap();
-    limiter.suspensions().suspend("ada", HALF_AN_HOUR).await.unwrap();
+    let _ = limiter.suspensions().suspend("ada", HALF_AN_HOUR).await.unwrap();
     for request in 0..9 {
         assert_eq!(limiter.check("bob").await.unwrap().outcome(), expected(request));
     }

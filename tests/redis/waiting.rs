@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluicegate_core::algorithm::Anchor;
+use sluicegate_core::error::AcquireErrorKind;
 use sluicegate_core::limiter::{Turn, check_all};
 use sluicegate_core::{Algorithm, Key, Policy, Quota, RateLimiter};
 use sluicegate_tests::random::Random;
@@ -24,14 +25,16 @@ async fn come_and_go(limiter: RateLimiter, went: Went, mut random: Random, until
         let (cost, patience) = (1 + random.below(2), Duration::from_millis(random.below(120)));
         let leaves = random.below(10) < 7;
         let turn = limiter.check("all").cost(cost).acquire(Duration::from_secs(1));
-        let decision = tokio::select! {
-            decision = turn => decision.unwrap(),
+        let acquired = tokio::select! {
+            acquired = turn => acquired,
             () = sleep(patience), if leaves => continue,
         };
-        if decision.is_allowed() {
-            went.lock().unwrap().push((decision.spent_us(), cost));
-        } else {
-            sleep(patience).await;
+        match acquired {
+            Ok(turn) => went.lock().unwrap().push((turn.spent_us(), cost)),
+            Err(error) => {
+                assert_eq!(error.kind(), AcquireErrorKind::TooLate, "{error}");
+                sleep(patience).await;
+            }
         }
     }
 }

@@ -100,8 +100,8 @@ impl<'a> Lessee<'a> {
         let place = usize::try_from(random.below(self.spent.len() as u64)).unwrap_or(0);
         let receipts = self.spent.swap_remove(place);
         let _ = write!(self.trace, "\n  give back {cost} of {}", receipts[0].cost());
-        self.both(&[(cost, Mode::Refund)], Some(&receipts)).await;
-        self.both(&[(1, Mode::Peek)], None).await;
+        let _ = self.both(&[(cost, Mode::Refund)], Some(&receipts)).await;
+        let _ = self.both(&[(1, Mode::Peek)], None).await;
     }
 
     async fn both(&self, asked: &[(u64, Mode)], of: Option<&[Receipt; 2]>) -> [Decision; 2] {

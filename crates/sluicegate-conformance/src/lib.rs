@@ -84,25 +84,25 @@ impl Conformance {
         // Previous window 80, this one 60, three quarters over: 20 + 60 + 1 <= 100.
         let limiter = self.limiter(Policy::sliding_counter(self.name(), "100/100s"));
         self.to_next(100);
-        allowed(limiter.check("k").cost(80).await);
+        let _ = allowed(limiter.check("k").cost(80).await);
         self.clock.advance(Duration::from_secs(175));
-        allowed(limiter.check("k").cost(60).await);
+        let _ = allowed(limiter.check("k").cost(60).await);
         assert_eq!(allowed(limiter.check("k").await).remaining(), 19);
 
         // Previous 5, this one 3, three tenths over: 3 + 3 + 1 <= 7, and the next is too many.
         let limiter = self.limiter(Policy::sliding_counter(self.name(), "7/100s"));
         self.to_next(100);
-        allowed(limiter.check("k").cost(5).await);
+        let _ = allowed(limiter.check("k").cost(5).await);
         self.clock.advance(Duration::from_secs(130));
-        allowed(limiter.check("k").cost(3).await);
-        allowed(limiter.check("k").await);
-        denied(limiter.check("k").await);
+        let _ = allowed(limiter.check("k").cost(3).await);
+        let _ = allowed(limiter.check("k").await);
+        let _ = denied(limiter.check("k").await);
 
         for algorithm in ALGORITHMS {
             let limiter = self.limiter(Policy::builder(self.name(), algorithm, "5/min"));
             for idle in [0, 1, 61, 3_600] {
                 self.clock.advance(Duration::from_secs(idle * 60));
-                limiter.reset("k").await.expect("the store answers");
+                let _ = limiter.reset("k").await.expect("the store answers");
                 for left in (0..5).rev() {
                     let decision = allowed(limiter.check("k").await);
                     assert_eq!(decision.remaining(), left, "{algorithm}");
@@ -131,9 +131,9 @@ impl Conformance {
             let wide = self.limiter(Policy::builder(self.name(), algorithm, "9/min"));
             let (address, user) = (Key::from("198.51.100.7"), Key::from(algorithm.to_string()));
             let both = || check_all([wide.check(&address).cost(2), narrow.check(&user)]);
-            allowed(both().await);
+            let _ = allowed(both().await);
             for _ in 0..3 {
-                denied(both().await);
+                let _ = denied(both().await);
             }
             assert_eq!(allowed(wide.peek(&address).await).remaining(), 7, "{algorithm}");
         }
@@ -166,7 +166,7 @@ impl Conformance {
             };
             let (counts, plain, full) = (limiter(true), limiter(false), limiter(false));
             let key = Key::from(algorithm.to_string());
-            allowed(full.check(&key).cost(4).await);
+            let _ = allowed(full.check(&key).cost(4).await);
             let all = || check_all([plain.check(&key), counts.check(&key), full.check(&key)]);
             for left in [3, 2, 1, 0, 0] {
                 let refused = denied(all().await);
@@ -187,16 +187,16 @@ impl Conformance {
         for algorithm in ALGORITHMS {
             let limiter = self.limiter(Policy::builder(self.name(), algorithm, "5/min"));
             let put = |mode| limiter.replace(limiter.policy().in_mode(mode), Inherit::Spent);
-            allowed(limiter.check("k").cost(5).await);
+            let _ = allowed(limiter.check("k").cost(5).await);
             for mode in [PolicyMode::Off, PolicyMode::Shadow, PolicyMode::Off] {
                 put(mode).expect("it is the same policy");
                 let asked = limiter.check("k").cost(5).await.expect("the store answers");
                 assert_eq!(asked.is_allowed(), mode == PolicyMode::Off, "{algorithm}, {mode}");
             }
             put(PolicyMode::Enforce).expect("it is the same policy");
-            denied(limiter.check("k").await);
+            let _ = denied(limiter.check("k").await);
             self.clock.advance(Duration::from_secs(120));
-            allowed(limiter.check("k").cost(5).await);
+            let _ = allowed(limiter.check("k").cost(5).await);
         }
     }
 

@@ -80,6 +80,7 @@
 //! | `status` | [`StatusPage`](status::StatusPage): the page for the person on call |
 //! | `full` | all but `deferred`, `deferred-redis`, `redis-tls` and `redis-deadpool` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![doc(test(attr(deny(unused_must_use))))]
 
 /// Pages to read: no code.
 #[cfg(any(doc, doctest))]
@@ -307,7 +308,7 @@ pub mod key {
 /// ```
 pub mod limiter {
     pub use sluicegate_core::limiter::{
-        Change, Check, Inherit, OverrideError, OverrideErrorKind, Overrides, RateLimiter, Receipt,
+        Acquired, Change, Check, Inherit, OverrideError, OverrideErrorKind, Overrides, RateLimiter, Receipt,
         Suspensions, Turn, change_all, check_all, open_all, policies, replace_all,
     };
     pub use sluicegate_core::policy::{Override, OverrideBuilder};

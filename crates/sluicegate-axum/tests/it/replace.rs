@@ -27,7 +27,7 @@ async fn a_replaced_policy_holds_from_the_next_request_on() {
     limiter.replace(wider, Inherit::Reset).unwrap();
     assert_eq!(statuses(&app, "/", 6).await, [200, 200, 200, 200, 200, 429]);
     assert_eq!(ask(&app, "/").await.field("ratelimit-policy"), r#""it.replace.login";q=5;w=60"#);
-    limiter.reset(Ipv4Addr::new(198, 51, 100, 1)).await.unwrap();
+    let _ = limiter.reset(Ipv4Addr::new(198, 51, 100, 1)).await.unwrap();
     assert_eq!(statuses(&app, "/", 1).await, [200]);
 }
 

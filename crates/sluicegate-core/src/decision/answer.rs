@@ -43,6 +43,7 @@ use crate::receipt::{DecidedBy, SpentPart, Trace};
 /// assert_eq!((never.outcome(), never.retry_after()), (Outcome::Impossible, None));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[must_use = "a decision says whether the request may go on, and what is left"]
 #[derive(Debug)]
 pub struct Decision {
     pub(super) outcome: Outcome,

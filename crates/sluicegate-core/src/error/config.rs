@@ -6,6 +6,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::write_chain;
+
 /// A quota, policy, store or layer that cannot work as written.
 ///
 /// Its message names the offending value and says what would be accepted. Programs get the same information as data: the
@@ -21,7 +23,7 @@ use std::sync::Arc;
 /// assert_eq!((error.policy(), error.quota()), (Some("login"), Some(1)));
 /// assert_eq!(error.span().map(|span| &"20/fortnight"[span]), Some("fortnight"));
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ConfigError {
     kind: ConfigErrorKind,
     problem: Cow<'static, str>,
@@ -158,6 +160,13 @@ impl PartialEq for ConfigError {
 }
 
 impl Eq for ConfigError {}
+
+/// The message and its chain of sources, as a `main` that returns the error prints it.
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_chain(self, f)
+    }
+}
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,6 +3,8 @@
 use std::error::Error;
 use std::fmt;
 
+use super::write_chain;
+
 /// A store could not answer. A denial is a [`Decision`](crate::Decision), not an error.
 ///
 /// | kind | may succeed later | may have spent |
@@ -21,7 +23,6 @@ use std::fmt;
 /// let never_sent = lost.unsent();
 /// assert!(never_sent.may_succeed_later() && !never_sent.may_have_spent());
 /// ```
-#[derive(Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
     part: usize,
@@ -111,6 +112,13 @@ impl StoreError {
     /// arrive or could not be read. `false` when nothing was sent, and when the call itself was a mistake.
     pub fn may_have_spent(&self) -> bool {
         self.may_succeed_later() && !self.is_unsent
+    }
+}
+
+/// The message and its chain of sources, as a `main` that returns the error prints it.
+impl fmt::Debug for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_chain(self, f)
     }
 }
 

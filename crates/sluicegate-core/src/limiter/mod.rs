@@ -82,7 +82,7 @@ pub use self::suspensions::Suspensions;
 pub use self::together::{change_all, check_all, policies};
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
-pub use self::turn::Turn;
+pub use self::turn::{Acquired, Turn};
 pub use crate::algorithm::Inherit;
 pub use crate::receipt::Receipt;
 pub use crate::store::Limiters;

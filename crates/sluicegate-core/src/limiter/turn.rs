@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::mem;
+use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -14,7 +15,7 @@ use super::check::Check;
 use super::handle::RateLimiter;
 use super::pending::PendingTurn;
 use crate::decision::Decision;
-use crate::error::StoreError;
+use crate::error::AcquireError;
 use crate::key::{AsKey, Key};
 use crate::store::Limiters;
 
@@ -114,6 +115,31 @@ impl fmt::Debug for Turn {
     }
 }
 
+/// A request whose turn has come, with the decision that admitted it. It is spent, so nothing has to be done with it.
+#[derive(Debug)]
+pub struct Acquired(Decision);
+
+impl Acquired {
+    /// The decision.
+    pub fn into_decision(self) -> Decision {
+        self.0
+    }
+}
+
+impl Deref for Acquired {
+    type Target = Decision;
+
+    fn deref(&self) -> &Decision {
+        &self.0
+    }
+}
+
+impl DerefMut for Acquired {
+    fn deref_mut(&mut self) -> &mut Decision {
+        &mut self.0
+    }
+}
+
 impl RateLimiter {
     /// The number of requests that wait for a turn of this limiter now. A request of several limiters counts for
     /// the first of those that it waits for.
@@ -167,8 +193,7 @@ impl Limiters {
 impl<K: AsKey> Check<'_, K> {
     /// Spends the cost now, or waits its turn for up to `longest`. First come, first served, without polling.
     ///
-    /// A refusal comes at once: its turn would have come too late, or never. An allowed decision comes when its
-    /// turn has come. Use it in workers: no loop, one reservation per job. Jobs of one key proceed in the order of arrival; across
+    /// It returns when the turn has come. Use it in workers: no loop, one reservation per job. Jobs of one key proceed in the order of arrival; across
     /// instances on one store, in the order in which the store has reserved their turns. A task that checks again and again instead
     /// may be overtaken forever.
     ///
@@ -180,15 +205,14 @@ impl<K: AsKey> Check<'_, K> {
     ///
     /// let mail = Policy::gcra("mail", "2/s burst 1").on(&MemoryStore::new())?;
     /// for _ in 0..3 {
-    ///     let decision = mail.check("ada@example.org").acquire(Duration::from_secs(5)).await?;
-    ///     assert!(decision.is_allowed());
+    ///     mail.check("ada@example.org").acquire(Duration::from_secs(5)).await?; // its turn has come
     /// }
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// When the store gives no answer.
+    /// At once, if the turn would come later than `longest` or never, if the key is suspended, and if the store gives no answer.
     ///
     /// # Cancel safety
     /// Dropping the future while it waits gives the turn back; see [`Turn`]. If it is dropped before the store has answered, a turn may
@@ -196,10 +220,13 @@ impl<K: AsKey> Check<'_, K> {
     ///
     /// # Panics
     /// When it has to wait outside of a tokio runtime that has its timer enabled.
-    pub async fn acquire(self, longest: Duration) -> Result<Decision, StoreError> {
+    pub async fn acquire(self, longest: Duration) -> Result<Acquired, AcquireError> {
         let (limiter, cost) = (self.to_limiter(), self.cost);
         let key = self.key.with_key(|key| key.to_key());
         let decision = limiter.check(&key).cost(cost).reserve(longest).await?;
-        Ok(Turn::new(decision, [(limiter, key, cost)]).await)
+        if !decision.is_allowed() {
+            return Err(AcquireError::refused(&limiter.policy(), decision, longest));
+        }
+        Ok(Acquired(Turn::new(decision, [(limiter, key, cost)]).await))
     }
 }

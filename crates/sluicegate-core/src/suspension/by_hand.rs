@@ -40,7 +40,7 @@ pub(crate) async fn change(
         }
         ask_store(&**store, &asks)
     };
-    answer.await?;
+    answer.await.map(drop)?;
     tell(store, policy, key, lasts.unwrap_or_default(), Cause::Hand(by));
     Ok(())
 }

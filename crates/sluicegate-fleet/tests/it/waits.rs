@@ -47,7 +47,7 @@ fn told(order: u32, policy: &PolicyBuilder, limit: u64, seed: u64) -> [u64; 2] {
         |random: &mut Random, most_us: u64| clock.advance(Duration::from_micros(random.below(most_us + 1)));
     for round in 0..6 {
         for _ in 0..if round == 0 { limit * 3 } else { limit / 2 } {
-            check(&mut random);
+            let _ = check(&mut random);
             on(&mut random, spacing_us);
         }
         for _ in 0..10 {

@@ -180,7 +180,8 @@ fn a_key_that_is_suspended_has_used_no_budget() {
     let mut at =
         Scenario::new("suspended", Policy::gcra("tokens", "10/month").suspend(100, "10min", "30min"));
     _ = answer(at.limiter.check(key_of("ada")));
-    at.limiter
+    let _ = at
+        .limiter
         .suspensions()
         .suspend(key_of("ada"), Duration::from_secs(60))
         .now()

@@ -52,9 +52,7 @@ async fn a_ledger_has_what_was_spent_though_each_second_answer_of_its_database_i
     }
     _ = answer(waits.check("ada"));
     // One that waits for its turn, and one that leaves before it comes.
-    assert!(
-        waits.check("ada").acquire(Duration::from_secs(3)).await.is_ok_and(|decision| decision.is_allowed())
-    );
+    waits.check("ada").acquire(Duration::from_secs(3)).await.expect("its turn comes in time");
     _ = tokio::time::timeout(Duration::from_millis(1), waits.check("ada").acquire(Duration::from_secs(9)))
         .await;
 

@@ -80,7 +80,7 @@ fn a_listed_key_is_found_by_its_reference_in_its_policy_only() {
     assert_eq!((&found, found.kind()), (&Key::from("sk_live_51H"), KeyKind::Secret));
     assert_eq!(store.listed_key("other", &reference), None);
     assert_eq!(store.listed_key("none", &reference), None);
-    login.reset(&found).now().unwrap().unwrap();
+    let _ = login.reset(&found).now().unwrap().unwrap();
     assert!(login.check("sk_live_51H").now().unwrap().unwrap().is_allowed(), "it is the key itself");
 }
 
@@ -108,7 +108,7 @@ async fn a_refusal_of_a_store_far_away_counts_for_its_key() {
     let store = Observed::named("far-away", around::late(&MemoryStore::new())).unwrap();
     let login = Policy::gcra("login", "1/h").on(&store).unwrap();
     for _ in 0..3 {
-        login.check(Ipv4Addr::LOCALHOST).await.unwrap();
+        let _ = login.check(Ipv4Addr::LOCALHOST).await.unwrap();
     }
     let listed = policy(&store, "login").offenders;
     assert_eq!((&*listed[0].key, listed[0].rejected), ("127.0.0.1", 2));

@@ -144,7 +144,7 @@ async fn a_store_that_takes_no_charges_is_asked_to_less_and_less_often_until_it_
     let tries = async || {
         let before = scene.calls();
         for _ in 0..6_000 {
-            now(limiter.peek("bob"));
+            let _ = now(limiter.peek("bob"));
             tokio::task::yield_now().await;
             scene.clock.advance(Duration::from_millis(100));
         }
@@ -607,9 +607,9 @@ fn a_cost_of_its_own_for_each_quota_reaches_the_fallback() {
     let opened = limiter.store().open(Arc::new(policy), None).unwrap();
     let ada = Key::from("ada");
     let ask = |costs| Ask::new(&opened, ada.as_ref(), 0, Mode::Charge).with_costs(costs);
-    now(limiter.store().decide(&[ask(&[2, 5])]));
+    let _ = now(limiter.store().decide(&[ask(&[2, 5])]));
     scene.mood(FAILS);
-    now(limiter.store().decide(&[ask(&[1, 3])]));
+    let _ = now(limiter.store().decide(&[ask(&[1, 3])]));
     let status = now(limiter.peek("ada"));
     let left: Vec<_> = status.quotas().iter().map(|status| status.remaining()).collect();
     assert_eq!(left, [7, 92]);
@@ -624,18 +624,18 @@ async fn a_key_that_is_reset_owes_nothing_from_before_also_while_its_debt_is_bei
             let scene = Scene::new(|builder| builder);
             let limiter = scene.limiter(on_outage);
             scene.mood(FAILS);
-            now(limiter.charge("ada", 20));
+            let _ = now(limiter.charge("ada", 20));
             scene.mood(mood);
             scene.advance(2);
-            now(limiter.peek("eve"));
+            let _ = now(limiter.peek("eve"));
             tokio::task::yield_now().await;
             assert_eq!(scene.store.status().debts == 0, is_out, "they are on their way");
-            now(limiter.reset("ada"));
+            let _ = now(limiter.reset("ada"));
             assert_eq!(admitted(&limiter, "ada", 10), 10);
             tokio::task::yield_now().await;
             scene.mood(WORKS);
             scene.advance(20);
-            now(limiter.peek("eve"));
+            let _ = now(limiter.peek("eve"));
             tokio::task::yield_now().await;
             assert_eq!(now(limiter.peek("ada")).remaining(), 90, "{on_outage:?} {mood}");
         }
@@ -654,12 +654,12 @@ async fn a_request_that_waits_out_its_deadline_owes_under_the_policy_in_force() 
         tokio::task::yield_now().await;
         let next = Policy::fixed_window("api", "80/h").on_outage(on_outage).build().unwrap();
         limiter.replace(next, Inherit::Spent).unwrap();
-        charged.await.unwrap().unwrap();
+        let _ = charged.await.unwrap().unwrap();
         let spent = 6 + if checked.await.unwrap().unwrap().is_allowed() { 4 } else { 0 };
         scene.mood(WORKS);
         scene.advance(2);
         for _ in 0..3 {
-            now(limiter.peek("eve"));
+            let _ = now(limiter.peek("eve"));
         }
         tokio::task::yield_now().await;
         assert_eq!(now(limiter.peek("ada")).remaining(), 80 - spent, "{on_outage:?}");

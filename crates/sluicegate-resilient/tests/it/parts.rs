@@ -188,7 +188,7 @@ async fn a_request_that_needs_a_part_that_is_away_is_the_fallback_s_as_a_whole_a
     scene.away([]);
     scene.advance(Duration::from_secs(2));
     for _ in 0..3 {
-        now(both.user.peek(USER));
+        let _ = now(both.user.peek(USER));
     }
     tokio::task::yield_now().await;
     let user = now(both.user.peek(USER));
@@ -214,7 +214,7 @@ async fn debts_to_a_part_that_is_away_are_left_alone_and_those_to_others_are_cha
     assert!(invented().all(|key| now(limiter.check(key)).is_allowed()));
     (0..5).for_each(|_| drop(now(limiter.check(USER))));
     let answered = async || {
-        now(limiter.peek(ADDRESS));
+        let _ = now(limiter.peek(ADDRESS));
         tokio::task::yield_now().await;
         scene.advance(Duration::from_secs(1));
     };

@@ -197,7 +197,7 @@ async fn act_on_key(
 ) -> Result<LookedUp, ActionFault> {
     let (limiter, key) = one(LookupTarget::of(scope, secret, input).await?, input.policy.as_deref(), scope)?;
     let policy = limiter.policy();
-    match action {
+    let done = match action {
         KeyAction::Reset => {
             let reset = limiter.reset(&key).await?;
             tracing::info!(target: "sluicegate::audit", by = operator, policy = policy.name(), key = key.shown(), "{action}");
@@ -209,6 +209,8 @@ async fn act_on_key(
         }
         KeyAction::Release => limiter.suspensions().by(operator).release(&key).await?,
     };
+    // The page shows how the key stands now, with all its limits.
+    drop(done);
     Ok(by_key(secret, &limiter, &key).await?)
 }
 

@@ -96,7 +96,7 @@ async fn where_no_limit_says_how_keys_are_written_a_key_that_nothing_is_known_of
     let world = World::new();
     let orders = Policy::gcra("orders", "2/min").on(&world.store).unwrap();
     let page = world.guarded();
-    orders.check("ada").await.unwrap();
+    let _ = orders.check("ada").await.unwrap();
     let (_, found) = look_up(&page, json!({"policy": "orders", "key": "ada"})).await;
     assert_eq!((&found["would_be"], remaining(&found)), (&json!("passes"), 1));
     let (_, found) = look_up(&page, json!({"policy": "orders", "key": "bob"})).await;

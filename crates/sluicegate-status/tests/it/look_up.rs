@@ -142,9 +142,9 @@ async fn a_word_is_read_by_its_own_secret_only() {
 async fn text_numbers_and_addresses_are_different_keys() {
     let world = World::new();
     let page = world.guarded();
-    world.login.check("7").await.unwrap();
-    world.login.check(7).cost(2).await.unwrap();
-    world.login.check("203.0.113.9").cost(3).await.unwrap();
+    let _ = world.login.check("7").await.unwrap();
+    let _ = world.login.check(7).cost(2).await.unwrap();
+    let _ = world.login.check("203.0.113.9").cost(3).await.unwrap();
     for (key, read_as, left) in [
         ("7", "any", 4),
         ("7", "text", 4),
@@ -171,7 +171,7 @@ async fn a_key_of_eight_thousand_bytes_is_looked_up_suspended_and_released() {
     let page = world.page().limits("strict", LimitsHandle::new(limits)).guard(|_| Some("ada"));
     let page = page.secret(SECRET).origin(ORIGIN).build().unwrap();
     let long = "u".repeat(8_000);
-    strict.suspensions().suspend(&*long, Duration::from_secs(600)).await.unwrap();
+    let _ = strict.suspensions().suspend(&*long, Duration::from_secs(600)).await.unwrap();
     let request = json!({"limits": "strict", "headers": {"x-user": long}});
     let (status, found) = post(&page, "/keys/look-up", &json!({ "request": request })).await;
     assert_eq!(status, StatusCode::OK, "{found}");
@@ -228,7 +228,7 @@ async fn a_look_up_says_how_far_a_key_is_from_its_next_suspension() {
     let page = world.guarded();
     let strict = Policy::gcra("strict", "5/min").suspend(100, "10min", "20min").on(&world.store).unwrap();
     for _ in 0..36 {
-        strict.check("ada").await.unwrap();
+        let _ = strict.check("ada").await.unwrap();
     }
     let by_key = json!({"policy": "strict", "key": "ada"});
     let (_, found) = post(&page, "/keys/look-up", &by_key).await;
@@ -237,7 +237,7 @@ async fn a_look_up_says_how_far_a_key_is_from_its_next_suspension() {
     let body = submit(&page, "do=look-up&policy=strict&key=ada").await.into_body();
     assert!(body.contains("; strikes 31 of 100") && body.contains(">suspend for 20 min<"), "{body}");
     for _ in 0..70 {
-        strict.check("ada").await.unwrap();
+        let _ = strict.check("ada").await.unwrap();
     }
     let body = submit(&page, "do=look-up&policy=strict&key=ada").await.into_body();
     assert!(body.contains("; strikes 0 of 100, suspended once before"), "{body}");

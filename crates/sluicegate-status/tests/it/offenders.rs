@@ -50,8 +50,8 @@ async fn a_secret_that_is_refused_is_a_digest_and_an_address_too_where_there_is_
     let world = World::new();
     let secret = Policy::gcra("secret", "1/min").on(&world.store).unwrap();
     for _ in 0..5 {
-        secret.check(PLANTED).await.unwrap();
-        world.login.check(std::net::Ipv4Addr::from(PEER)).await.unwrap();
+        let _ = secret.check(PLANTED).await.unwrap();
+        let _ = world.login.check(std::net::Ipv4Addr::from(PEER)).await.unwrap();
     }
     world.spend(PEER, 3).await;
     for (page, kind) in [(world.guarded(), "address"), (world.read_only(), "digest")] {
@@ -79,7 +79,7 @@ async fn in_a_flood_of_many_keys_no_number_of_the_flood_stands_beside_a_key() {
     let flood = Policy::gcra("flood", "1/h").on(&world.store).unwrap();
     for _ in 0..3 {
         for key in 0..20_000_u32 {
-            flood.check(std::net::Ipv4Addr::from(key)).await.unwrap();
+            let _ = flood.check(std::net::Ipv4Addr::from(key)).await.unwrap();
         }
     }
     let page = world.guarded();
@@ -91,7 +91,7 @@ async fn in_a_flood_of_many_keys_no_number_of_the_flood_stands_beside_a_key() {
     assert!(!listed.contains("0.0."), "no key is named: {listed}");
     // One that comes again and again is.
     for _ in 0..9_000 {
-        flood.check(std::net::Ipv4Addr::from(PEER)).await.unwrap();
+        let _ = flood.check(std::net::Ipv4Addr::from(PEER)).await.unwrap();
     }
     let listed = offenders(&page, "flood").await;
     assert_eq!((listed.len(), &listed[0]["key"]), (1, &json!("203.0.113.9")), "{listed:?}");

@@ -202,7 +202,7 @@ async fn the_head_says_how_the_store_is_doing_and_the_table_how_near_the_last_ho
     );
     // Of answers in memory one in 64 is timed, whichever.
     for _ in 0..5_000 {
-        world.login.peek("eve").await.unwrap();
+        let _ = world.login.peek("eve").await.unwrap();
     }
     world.spend([203, 0, 113, 9], 7).await;
     let (after, _) = head().await;
@@ -223,7 +223,7 @@ async fn an_alarm_stands_first_and_only_operators_see_its_networks() {
     let (page, open) = (world.guarded(), world.read_only());
     let ask = |address: u32| {
         world.clock.advance(Duration::from_millis(100));
-        world.login.check(Ipv4Addr::from(address)).now().unwrap().unwrap();
+        let _ = world.login.check(Ipv4Addr::from(address)).now().unwrap().unwrap();
     };
     // Ten people for half an hour, and then two hundred addresses of one network for a minute.
     (0..18_000).for_each(|turn| ask(0x0A00_0000 + turn % 10 * 65_536));

@@ -239,7 +239,7 @@ async fn clones_of_layer_and_service_share_their_buckets() {
 #[tokio::test(start_paused = true)]
 async fn a_call_of_nothing_passes_even_in_debt() {
     let limiter = limiter(Policy::gcra("pages", "100/h"));
-    limiter.charge("ada", 250).await.unwrap();
+    let _ = limiter.charge("ada", 250).await.unwrap();
     let (service, inner) = printer(limiter.clone());
     print(&service, job("ada", 0)).await.unwrap();
     assert_eq!(inner.calls(), 1);

@@ -54,7 +54,7 @@ async fn serve(request: Request<()>) -> Result<Response<Frames>, &'static str> {
     let meter = extensions.get::<Meter>().cloned().unwrap();
     let charge = meter.charge(script.charges);
     if script.frames.is_multiple_of(2) {
-        charge.await.unwrap();
+        let _ = charge.await.unwrap();
     } else {
         drop(charge);
     }

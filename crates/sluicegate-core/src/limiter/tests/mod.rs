@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::{RateLimiter, Turn};
 use crate::clock::Clock;
+use crate::error::AcquireErrorKind;
 use crate::{MemoryStore, Policy};
 
 /// The time that tokio's paused clock shows.
@@ -64,7 +65,14 @@ async fn too_late_a_turn_is_refused_at_once_and_spends_nothing() {
     assert!(acquire().await.unwrap().is_allowed());
     let (second, third) = tokio::join!(acquire(), acquire());
     assert!(second.unwrap().is_allowed());
-    let refused = third.unwrap();
-    assert_eq!((refused.is_allowed(), refused.retry_after()), (false, Some(Duration::from_secs(1))));
+    let refused = third.unwrap_err();
+    assert_eq!(
+        (refused.kind(), refused.retry_after()),
+        (AcquireErrorKind::TooLate, Some(Duration::from_secs(1)))
+    );
+    assert!(
+        refused.to_string().ends_with("a turn would come in 2 s, and the longest wait is 1 s"),
+        "{refused}"
+    );
     assert_eq!(start.elapsed().as_secs(), 1);
 }

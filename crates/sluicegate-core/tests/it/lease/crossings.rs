@@ -50,7 +50,7 @@ fn a_reset_forgets_leases_and_their_return_gives_nothing_to_the_key_afterwards()
         let policy = Policy::gcra("p", "10/s");
         let scene = Scene::of(if keeps { policy.refunds() } else { policy });
         let lease = scene.lease(6);
-        scene.decide(&[scene.ask(1, Mode::Reset)]);
+        let _ = scene.decide(&[scene.ask(1, Mode::Reset)]);
         // What was spent at the moment of the reset is taken for spent before it.
         scene.clock.advance(us(1));
         let paid = scene.spend(8).expect("it was reset");
@@ -100,7 +100,7 @@ fn units_of_a_request_that_waits_for_another_limit_are_not_leased() {
     let other = Policy::gcra("slow", "1/s").build().expect("it is a policy");
     let other = scene.store.open(Arc::new(other), None).expect("it fits");
     let wait = |cost, policy| Ask::new(policy, scene.key.as_ref(), cost, Mode::Reserve { longest: secs(9) });
-    scene.decide(&[wait(1, &other)]);
+    let _ = scene.decide(&[wait(1, &other)]);
     assert_eq!(scene.decide(&[wait(1, &other), wait(4, &scene.policy)]).delay(), secs(1));
     let lease = scene.lease(10);
     assert_eq!(lease.cost(), 6, "four are counted");

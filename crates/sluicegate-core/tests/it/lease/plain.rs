@@ -92,7 +92,7 @@ fn a_lease_sees_the_reports_of_its_call() {
     let leased = |report| scene.decide(&[scene.ask(9, Mode::Lease), report]).quotas()[0].spent();
     assert_eq!(leased(scene.ask(4, Mode::Refund)), 4);
     assert_eq!(leased(scene.ask(1, Mode::Reset)), 9);
-    scene.decide(&[scene.ask(1, Mode::Reset)]);
+    let _ = scene.decide(&[scene.ask(1, Mode::Reset)]);
     assert_eq!(leased(scene.ask(7, Mode::Charge)), 3);
 }
 

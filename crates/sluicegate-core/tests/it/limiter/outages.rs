@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::error::{AcquireErrorKind, StoreErrorKind};
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::limiter::{change_all, check_all};
 use sluicegate_core::policy::Quotas;
@@ -41,7 +41,6 @@ async fn a_question_without_an_answer_is_decided_by_what_the_policy_says_of_an_o
                     limiter.check("ada").cost(99).await,
                     limiter.peek("ada").await,
                     limiter.check("ada").reserve(Duration::from_secs(9)).await,
-                    limiter.check("ada").acquire(Duration::from_secs(9)).await,
                 ] {
                     let mut decision = decision.unwrap();
                     assert_eq!(is_refused(&decision), refused, "{kind:?} {limiter:?}");
@@ -53,6 +52,9 @@ async fn a_question_without_an_answer_is_decided_by_what_the_policy_says_of_an_o
                     assert_eq!(decision.retry_after().is_some(), refused);
                     assert!(decision.take_receipt(0).is_none(), "there is nothing to give back");
                 }
+                let acquired = limiter.check("ada").acquire(Duration::from_secs(9)).await;
+                let kind = acquired.err().map(|error| error.kind());
+                assert_eq!(kind, refused.then_some(AcquireErrorKind::Store));
             }
         }
     }

@@ -101,7 +101,7 @@ async fn only_a_key_that_was_ever_suspended_is_looked_up_in_memory() {
     let scene = Scene::on_a_store_that(true);
     let check = async |key| scene.limiter.check(key).await.unwrap();
     let suspensions = scene.limiter.suspensions();
-    suspensions.suspend("eve", secs(1_800)).await.unwrap();
+    let _ = suspensions.suspend("eve", secs(1_800)).await.unwrap();
     scene.asked();
     assert!(check("ada").await.is_allowed());
     assert_eq!(scene.asked(), [1]);
@@ -116,7 +116,7 @@ async fn only_a_key_that_was_ever_suspended_is_looked_up_in_memory() {
     scene.clock.set(begun + secs(1_740));
     suspended(&check("eve").await, secs(60));
 
-    suspensions.release("eve").await.unwrap();
+    let _ = suspensions.release("eve").await.unwrap();
     scene.asked();
     assert_eq!(check("eve").await.outcome(), Outcome::Denied);
     assert_eq!(scene.asked(), [1, 3]);

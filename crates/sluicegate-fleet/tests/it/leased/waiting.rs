@@ -52,7 +52,7 @@ impl Far {
     /// A request has been decided, so that the next one leases.
     async fn warm() -> Self {
         let far = Self::new(Paused::now());
-        far.limiter.check("ada").await.unwrap();
+        let _ = far.limiter.check("ada").await.unwrap();
         assert_eq!(far.leases.load(Ordering::Relaxed), 0);
         far
     }
@@ -107,7 +107,7 @@ async fn a_request_that_waits_and_is_dropped_has_spent_all_the_same() {
     let far = Far::warm().await;
     let first = far.limiter.check("ada").start();
     drop(far.limiter.check("ada").start());
-    first.await.unwrap();
+    let _ = first.await.unwrap();
     tokio::time::sleep(ROUND_TRIP).await;
     assert_eq!(far.passed(), 3);
 }
@@ -130,8 +130,8 @@ async fn requests_that_wait_go_on_by_themselves_when_the_refill_fails() {
 async fn a_reset_while_a_refill_is_under_way_drops_what_it_brings() {
     let far = Far::warm().await;
     let first = far.limiter.check("ada").start();
-    far.limiter.reset("ada").await.unwrap();
-    first.await.unwrap();
+    let _ = far.limiter.reset("ada").await.unwrap();
+    let _ = first.await.unwrap();
     let status = far.store.status();
     assert_eq!(status.held, 0);
     assert!(status.lost > 0);
@@ -144,7 +144,7 @@ async fn closing_waits_for_a_refill_and_gives_it_back() {
     tokio::task::yield_now().await;
     let (first, closed) = tokio::join!(first, far.store.close(Duration::from_secs(1)));
     closed.unwrap();
-    first.unwrap();
+    let _ = first.unwrap();
     let status = far.store.status();
     assert!(status.returned > 0, "{status:?}");
     assert_eq!(far.passed(), 2);

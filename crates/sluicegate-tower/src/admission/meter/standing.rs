@@ -12,6 +12,7 @@ use crate::respond::decided::Decided;
 ///     Ok(!meter.charge(1).await?.is_used_up())
 /// }
 /// ```
+#[must_use = "it says whether anything is left, so whether to go on"]
 #[derive(Clone, Debug)]
 pub struct Standing(Option<Decided>);
 

@@ -163,7 +163,7 @@ async fn errors_of_the_service_are_faults_and_those_of_the_client_never() {
 async fn refusals_by_limits_inside_of_it_say_nothing_about_the_service() {
     let outage = broken(Policy::gcra("outage", "9/h").on_outage(OnOutage::Deny), true);
     let full = limiter(Policy::gcra("full", "1/h"));
-    full.charge("all", 1).await.unwrap();
+    let _ = full.charge("all", 1).await.unwrap();
     let all = |limiter: &RateLimiter| Limit::new(limiter.clone()).key(Key::from("all"));
     let keyless = all(&full).key(HeaderKey::new("x-key").unwrap());
     let busy = InFlight::new("busy", 1).unwrap();

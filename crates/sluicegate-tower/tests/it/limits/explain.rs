@@ -126,12 +126,12 @@ async fn a_policy_that_waits_is_refused_until_its_turn_would_come_in_time() {
     let store = paused_store();
     let waits = on(&store, Policy::gcra("waits", "5/min").wait_up_to(Duration::from_secs(10)));
     let strict = on(&store, Policy::gcra("strict", "12/min burst 6"));
-    waits.charge("ada", 5).await.unwrap();
+    let _ = waits.charge("ada", 5).await.unwrap();
     let alone = Limits::new(by_header(waits.clone()));
     // There is room in 12 s, and a request that comes in 2 s may wait for it: it once said 12 s.
     assert_eq!(retry_after(&alone.explain(&from("ada")).await.outcome), Duration::from_secs(2));
     let both = Limits::builder(by_header(waits)).and(by_header(strict.clone())).build().unwrap();
-    strict.charge("ada", 6).await.unwrap();
+    let _ = strict.charge("ada", 6).await.unwrap();
     // The other one does not wait, and has room in 5 s.
     assert_eq!(retry_after(&both.explain(&from("ada")).await.outcome), Duration::from_secs(5));
 }

@@ -116,7 +116,7 @@ async fn a_body_that_is_streamed_during_a_swap_is_metered_and_refunded_by_its_ow
     let response = tokio::spawn(service.call(from("ada")));
     let meter = meter.await.unwrap();
     layer.limits_handle().swap(one(&other));
-    meter.settle(30).await.unwrap();
+    let _ = meter.settle(30).await.unwrap();
     assert_eq!(answer(tokens.peek("ada")).remaining(), 70);
     release.send(()).unwrap();
     let response = response.await.unwrap().unwrap();
@@ -125,7 +125,7 @@ async fn a_body_that_is_streamed_during_a_swap_is_metered_and_refunded_by_its_ow
         Some(100),
         "its own limit gives back, though it is gone"
     );
-    meter.charge(7).await.unwrap();
+    let _ = meter.charge(7).await.unwrap();
     assert_eq!(answer(tokens.peek("ada")).remaining(), 93, "the body is still streamed");
     assert_eq!(answer(other.peek("ada")).remaining(), 9);
 }

@@ -120,7 +120,7 @@ async fn an_estimate_is_settled_with_what_it_really_was() {
             assert_eq!((standing.remaining(), policy), (Some(expected), Some("tokens")));
             assert_eq!(meter.spent(), actual);
             // Once more changes nothing.
-            meter.settle(actual).await.unwrap();
+            let _ = meter.settle(actual).await.unwrap();
         }));
         send(&service, from("ada")).await;
         assert_eq!(left(&limiter), expected);
@@ -131,14 +131,14 @@ async fn an_estimate_is_settled_with_what_it_really_was() {
 async fn charges_and_refunds_add_up_and_no_more_comes_back_than_was_spent() {
     let (limiter, layer, _) = tokens();
     let service = layer.layer(metered(|meter| async move {
-        meter.charge(20).await.unwrap();
-        meter.clone().refund(5).await.unwrap();
+        let _ = meter.charge(20).await.unwrap();
+        let _ = meter.clone().refund(5).await.unwrap();
         assert_eq!(meter.spent(), 25);
-        meter.refund(1_000).await.unwrap();
+        let _ = meter.refund(1_000).await.unwrap();
         assert_eq!(meter.spent(), 0);
-        meter.refund(1_000).await.unwrap();
+        let _ = meter.refund(1_000).await.unwrap();
     }));
-    limiter.charge("ada", 50).await.unwrap();
+    let _ = limiter.charge("ada", 50).await.unwrap();
     send(&service, from("ada")).await;
     assert_eq!(left(&limiter), 50);
 }
@@ -166,7 +166,7 @@ async fn a_meter_outlives_its_handler() {
         let streams = async move {
             tokio::task::yield_now().await;
             for _ in 0..3 {
-                meter.charge(5).await.unwrap();
+                let _ = meter.charge(5).await.unwrap();
             }
         };
         *tasks.lock().unwrap() = Some(tokio::spawn(streams));
@@ -197,9 +197,9 @@ async fn units_of_a_window_that_has_ended_are_history() {
     }));
     send(&service, from("ada")).await;
     clock.advance(Duration::from_secs(60));
-    limiter.charge("ada", 50).await.unwrap();
+    let _ = limiter.charge("ada", 50).await.unwrap();
     let meter = meters.lock().unwrap().remove(0);
-    meter.settle(0).await.unwrap();
+    let _ = meter.settle(0).await.unwrap();
     assert_eq!(left(&limiter), 50);
 }
 
@@ -207,7 +207,7 @@ async fn units_of_a_window_that_has_ended_are_history() {
 async fn what_a_response_gives_back_is_what_was_settled() {
     let (store, _) = store();
     let limiter = on(&store, Policy::fixed_window("tokens", "100/min"));
-    limiter.charge("ada", 20).await.unwrap();
+    let _ = limiter.charge("ada", 20).await.unwrap();
     let limit = by_header(limiter.clone()).cost(10).unwrap().refund_if(|head| head.status.is_success());
     let layer = RateLimitLayer::builder(limit).meter().build().unwrap();
     let service = layer.layer(metered(|meter| async move { drop(meter.settle(35).await.unwrap()) }));
@@ -225,12 +225,12 @@ async fn what_many_charges_have_spent_comes_back_at_once() {
         let layer = RateLimitLayer::builder(limit).meter().build().unwrap();
         let service = layer.layer(metered(move |meter| async move {
             for _ in 0..charges {
-                meter.charge(2).await.unwrap();
+                let _ = meter.charge(2).await.unwrap();
             }
             let standing = meter.refund(charges * 2 - 1).await.unwrap();
             assert_eq!(standing.remaining(), Some(1_000 - 10 - 1));
             for _ in 0..charges {
-                meter.charge(2).await.unwrap();
+                let _ = meter.charge(2).await.unwrap();
             }
         }));
         let response = send(&service, from("ada")).await;
@@ -276,7 +276,7 @@ async fn a_charge_that_failed_may_be_repeated_and_a_refund_is_not() {
             assert!(meter.refund(4).await.is_err());
             assert_eq!(meter.spent(), 6, "it may have been given back");
             fault.set(None);
-            meter.settle(30).await.unwrap();
+            let _ = meter.settle(30).await.unwrap();
         }
     }));
     service.clone().oneshot(from("ada")).await.unwrap();

@@ -24,9 +24,9 @@ async fn a_limit_is_found_by_its_name_or_that_of_its_policy() {
     let service = layer.layer(metered(|meter| async move {
         assert!(meter.of("none").is_empty() && !meter.is_empty());
         assert!(meter.of("none").charge(1).await.unwrap().decided().is_none());
-        meter.of("tokens").charge(7).await.unwrap();
-        meter.of("plan").charge(2).await.unwrap();
-        meter.of("requests").refund(1).await.unwrap();
+        let _ = meter.of("tokens").charge(7).await.unwrap();
+        let _ = meter.of("plan").charge(2).await.unwrap();
+        let _ = meter.of("requests").refund(1).await.unwrap();
         assert_eq!((meter.of("plan").spent(), meter.of("requests").spent()), (10, 0));
     }));
     send(&service, from("ada")).await;
@@ -51,7 +51,7 @@ async fn with_tiers_a_meter_charges_the_tier_of_its_request() {
     let limit = limit.key(sluicegate_tower::key::HeaderKey::new("x-key").unwrap());
     let layer = RateLimitLayer::builder(limit.named("tokens")).meter().build().unwrap();
     let service = layer.layer(metered(|meter| async move {
-        meter.of("tokens").settle(40).await.unwrap();
+        let _ = meter.of("tokens").settle(40).await.unwrap();
     }));
     for key in ["ada", "bob", "eve"] {
         assert_eq!(send(&service, from(key)).await.status(), StatusCode::OK);
@@ -68,9 +68,9 @@ async fn the_meters_of_two_layers_are_one() {
     let layer =
         |limiter: &RateLimiter| RateLimitLayer::builder(by_header(limiter.clone())).meter().build().unwrap();
     let handler = metered(|meter| async move {
-        meter.of("outer").charge(9).await.unwrap();
-        meter.of("inner").charge(4).await.unwrap();
-        meter.charge(5).await.unwrap();
+        let _ = meter.of("outer").charge(9).await.unwrap();
+        let _ = meter.of("inner").charge(4).await.unwrap();
+        let _ = meter.charge(5).await.unwrap();
     });
     send(&layer(&outer).layer(layer(&inner).layer(handler)), from("ada")).await;
     assert_eq!([left(&outer), left(&inner)], [85, 90]);
@@ -93,9 +93,9 @@ async fn the_meters_of_two_layers_on_two_stores_change_the_units_of_both() {
             (standing.remaining(), names.collect::<Vec<_>>()),
             (Some(70), vec!["inner".into(), "outer".into()])
         );
-        meter.of("inner").refund(5).await.unwrap();
+        let _ = meter.of("inner").refund(5).await.unwrap();
         assert_eq!(meter.refund(7).await.unwrap().remaining(), Some(77));
-        meter.settle(4).await.unwrap();
+        let _ = meter.settle(4).await.unwrap();
     });
     let response = send(&layer(&outer).layer(layer(&inner).layer(handler)), from("ada")).await;
     assert_eq!([left(&outer), left(&inner)], [96, 96]);

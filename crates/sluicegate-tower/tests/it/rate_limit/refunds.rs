@@ -132,7 +132,7 @@ async fn what_an_inner_layer_refuses_is_given_back_once() {
     let inner = layer(&store, "inner", "1/min").layer(echo());
     let everything = by_header(outer.clone()).refund_if(|_| true);
     let service = all_fields(everything).build().unwrap().layer(inner);
-    outer.charge("ada", 5).await.unwrap();
+    let _ = outer.charge("ada", 5).await.unwrap();
     for _ in 0..3 {
         send(&service, asking_for(200)).await;
         assert_eq!(answer(outer.peek("ada")).remaining(), 5);

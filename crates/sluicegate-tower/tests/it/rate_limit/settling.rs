@@ -42,7 +42,7 @@ async fn a_response_gives_its_unit_back_to_a_bucket_that_is_half_full() {
         let limiter = on(&store, if shadow { policy.shadow() } else { policy });
         let limit = by_header(limiter.clone()).refund_if(|head| head.status.is_success());
         let service = RateLimitLayer::new(limit).layer(works(&clock));
-        limiter.charge("ada", 50).await.unwrap();
+        let _ = limiter.charge("ada", 50).await.unwrap();
         for request in 1..=20 {
             send(&service, from("ada")).await;
             assert_eq!(left(&limiter), 50 + request, "shadow: {shadow}; what drains is all that changes");
@@ -68,7 +68,7 @@ async fn layers_and_shadows_around_a_refusal_get_their_units_back_though_time_ha
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
     clock.advance(Duration::from_secs(1));
     for limiter in [&outer, &tried] {
-        limiter.charge("ada", 50).await.unwrap();
+        let _ = limiter.charge("ada", 50).await.unwrap();
     }
     for request in 1..=20 {
         assert_eq!(send(&service, from("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);
@@ -92,7 +92,7 @@ async fn a_budget_with_estimates_that_are_settled_admits_what_is_used_and_never_
             let under_way = meters.lock().unwrap().len();
             if under_way >= in_flight {
                 let oldest = meters.lock().unwrap().remove(0);
-                oldest.settle(10).await.unwrap();
+                let _ = oldest.settle(10).await.unwrap();
             }
         }
         let used = admitted_us.len() * 10;
@@ -137,14 +137,14 @@ async fn of_two_limits_of_a_meter_the_one_that_is_refunded_gets_all_back_and_the
         let service = layer.layer(metered(move |meter| {
             let clock = clock.clone();
             async move {
-                meter.settle(12).await.unwrap();
+                let _ = meter.settle(12).await.unwrap();
                 clock.advance(HANDLER);
-                meter.charge(3).await.unwrap();
-                meter.of("kept").refund(1).await.unwrap();
+                let _ = meter.charge(3).await.unwrap();
+                let _ = meter.of("kept").refund(1).await.unwrap();
             }
         }));
         for limiter in [&given, &kept] {
-            limiter.charge("ada", 50).await.unwrap();
+            let _ = limiter.charge("ada", 50).await.unwrap();
         }
         let (before, response) = (left(&given), send(&service, from("ada")).await);
         let drained = u64::from(algorithm == "gcra");

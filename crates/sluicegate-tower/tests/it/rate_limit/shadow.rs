@@ -206,7 +206,7 @@ async fn what_an_enforced_limit_would_give_back_a_shadow_gives_back_too() {
             }
         }
         assert_eq!(numbers(&layer.shadow_counts()), [(name, [5, 0, 0, 0])]);
-        login.charge("ada", 2).await.unwrap();
+        let _ = login.charge("ada", 2).await.unwrap();
         send(&service, from("ada")).await;
         for _ in 0..4 {
             tokio::task::yield_now().await;
@@ -255,9 +255,9 @@ async fn what_a_meter_has_charged_a_shadow_comes_back_to_it() {
         let limit = by_header(tried.clone()).cost(10).unwrap();
         let layer = all_fields(limit).meter().build().unwrap();
         let service = layer.layer(metered(|meter| async move {
-            meter.charge(30).await.unwrap();
-            meter.settle(25).await.unwrap();
-            meter.settle(4).await.unwrap();
+            let _ = meter.charge(30).await.unwrap();
+            let _ = meter.settle(25).await.unwrap();
+            let _ = meter.settle(4).await.unwrap();
         }));
         send(&service, from("ada")).await;
         for _ in 0..8 {
@@ -279,7 +279,7 @@ async fn a_request_that_a_shadow_would_have_refused_costs_it_nothing_later() {
             for _ in 0..4 {
                 tokio::task::yield_now().await;
             }
-            meter.settle(55).await.unwrap();
+            let _ = meter.settle(55).await.unwrap();
         }));
         for _ in 0..5 {
             send(&service, from("ada")).await;

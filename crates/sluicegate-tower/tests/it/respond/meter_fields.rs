@@ -93,9 +93,9 @@ async fn a_store_far_away_is_believed_as_far_as_it_has_answered() {
 async fn of_several_changes_the_last_one_counts() {
     let response = served(by_header(per_minute("tokens")), |meter| async move {
         let early = meter.charge(90);
-        meter.charge(300).await.unwrap();
+        let _ = meter.charge(300).await.unwrap();
         // Answered before, and only looked at now.
-        early.await.unwrap();
+        let _ = early.await.unwrap();
     });
     assert_eq!(remaining(&response.await), 600);
 }
@@ -171,7 +171,7 @@ async fn a_request_that_waited_says_so_after_it_was_settled() {
     let store = crate::support::paused_store();
     let policy = Policy::leaky_bucket("tokens", "2/s burst 1").wait_up_to(Duration::from_secs(5));
     let limiter = on(&store, policy);
-    limiter.check("ada").await.unwrap();
+    let _ = limiter.check("ada").await.unwrap();
     let layer = all_fields(by_header(limiter)).meter().build().unwrap();
     let service = layer.layer(metered(|meter| async move { drop(meter.settle(0).await.unwrap()) }));
     let response = send(&service, reading(from("ada"))).await;
