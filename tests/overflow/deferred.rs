@@ -64,7 +64,7 @@ pub(crate) async fn ask(deferral: &Deferral, id: &str) -> Value {
 }
 
 async fn is_known(url: &str, id: &str) -> bool {
-    RedisJobs::connect(url, "orders", quick()).unwrap().is_known(id).await.unwrap()
+    RedisJobs::connect(url, "orders", quick()).unwrap().look_up(id).await.unwrap().is_some()
 }
 
 /// Works until each of these jobs is in this state.
@@ -142,6 +142,7 @@ async fn one_idempotency_key_at_two_instances_at_once_is_one_job_before_and_afte
         let (first, second) =
             tokio::join!(send(&one_shop, order(&once, "tea")), send(&two_shop, order(&once, "tea")));
         assert_eq!((first.0, &first), (StatusCode::ACCEPTED, &second));
+        assert_eq!(send(&one_shop, order(&once, "coffee")).await.0, StatusCode::UNPROCESSABLE_ENTITY);
     }
     let once = [("idempotency-key", "1")];
     let (_, id) = send(&one_shop, order(&once, "tea")).await;
@@ -149,6 +150,7 @@ async fn one_idempotency_key_at_two_instances_at_once_is_one_job_before_and_afte
     // No handle to the policy is left, so the jobs need no turn.
     work_until(&two, &store, std::slice::from_ref(&id), "done", done).await;
     assert_eq!(send(&shop(&two), order(&once, "tea")).await, (StatusCode::ACCEPTED, id));
+    assert_eq!(send(&shop(&two), order(&once, "coffee")).await.0, StatusCode::UNPROCESSABLE_ENTITY);
 }
 
 #[tokio::test]

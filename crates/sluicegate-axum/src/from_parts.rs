@@ -71,7 +71,8 @@ where
                     "the extractor {} answers 500: the layers that it needs have to be around the limit (added after it)",
                     type_name::<E>()
                 )),
-                _ => MissingKey::new(format!("the request has no {}", type_name::<E>())),
+                _ => MissingKey::new(format!("the request has no {}", type_name::<E>()))
+                    .telling("the request does not say who is asking"),
             };
             found.map(|found| find(found).into()).map_err(missing)
         })

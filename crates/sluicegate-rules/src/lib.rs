@@ -39,7 +39,7 @@
 //! |---|---|
 //! | `path` | the path matches: `/login`, `/users/{id}`, `/assets/*`; see [below](#paths) |
 //! | `method` | the method is one of these |
-//! | `host` | the host of the request is one of these, written without port: the host in the request's target, or in the field `Host` if the target names none. If a file has conditions on hosts, a request with two fields `Host` is refused with 400 |
+//! | `host` | the host of the request is one of these, written without port: the host in the request's target, or in the field `Host` if the target names none. If a file has conditions on hosts, a request with two fields `Host`, or with one that is not text, is refused with 400 |
 //! | `header`, `query` | each named field or parameter has this value: a text in which `*` stands for any text, as `"*bot*"`, a list of which one matches, or `{ present: false }` |
 //! | `body` | each named field of the JSON body has such a value, for example `{ model: large }`; see [below](#fields-of-bodies) |
 //! | `client` | the address of the client is in one of these networks |

@@ -7,13 +7,13 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use sluicegate_core::{Key, StoreError};
 use sluicegate_tower::KeyExtractor;
-use sluicegate_tower::defer::{Defer, DeferFuture, DeferLayer, DeferredTurn};
+use sluicegate_tower::defer::{BeforeFuture, Defer, DeferFuture, DeferLayer, DeferredTurn, KeptBefore};
 use sluicegate_tower::key::{Extraction, RequestView};
 use sluicegate_tower::limits::{IntoLimit, Limits, LimitsHandle};
 
 use crate::deferred::answer;
 use crate::deferred::builder::DeferralBuilder;
-use crate::deferred::job::Stored;
+use crate::deferred::job::{Stored, target};
 use crate::deferred::queue::{JobQueue, JobRecord, JobState, Pushed, QueuedJob};
 use crate::deferred::seal::{JobSeal, JobSeals, hex, random};
 use crate::deferred::work::JobLines;
@@ -96,18 +96,24 @@ impl Deferral {
 }
 
 impl Defer for Deferral {
-    fn before(&self, request: RequestView<'_>) -> Option<DeferFuture> {
+    fn before(&self, request: RequestView<'_>) -> Option<BeforeFuture> {
         let key = match idempotency_key(request.headers) {
             Ok(key) => key?.to_owned(),
-            Err(problem) => return Some(Box::pin(async move { Some(*problem) })),
+            Err(problem) => return Some(Box::pin(async move { KeptBefore::Answer(*problem) })),
         };
-        let (deferral, owner) = (self.clone(), self.0.owner.extract(request));
+        let (deferral, owner) = (self.0.clone(), self.0.owner.extract(request));
         Some(Box::pin(async move {
-            let owner = extracted(owner).await?;
-            deferral.0.known(&owner, &key).await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the queue of deferred jobs does not answer");
-                Some(answer::away())
-            })
+            let Some(owner) = extracted(owner).await else { return KeptBefore::No };
+            match deferral.known(&owner, &key).await {
+                Ok(None) => KeptBefore::No,
+                Ok(Some((id, record))) => {
+                    KeptBefore::ByBody(Box::new(move |request| deferral.repeated(&id, &record, request)))
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the queue of deferred jobs does not answer");
+                    KeptBefore::Answer(answer::away())
+                }
+            }
         }))
     }
 
@@ -125,15 +131,30 @@ impl Defer for Deferral {
 }
 
 impl DeferralParts {
-    /// The answer to a request whose idempotency key is known. Its body is not read, so it is not compared.
-    async fn known(&self, owner: &Key, key: &str) -> Result<Option<Response<Bytes>>, StoreError> {
+    /// The job with this idempotency key.
+    async fn known(&self, owner: &Key, key: &str) -> Result<Option<(String, JobRecord)>, StoreError> {
         for seal in self.seals.all() {
             let id = id_of(seal, owner, key);
-            if self.queue.is_known(&id).await? {
-                return Ok(Some(answer::accepted(&self.jobs_at, &id)));
+            if let Some(record) = self.queue.look_up(&id).await? {
+                return Ok(Some((id, record)));
             }
         }
         Ok(None)
+    }
+
+    /// The answer to a request whose idempotency key is that of this job: only the same request is accepted again.
+    fn repeated(&self, id: &str, record: &JobRecord, request: Request<Option<Bytes>>) -> Response<Bytes> {
+        let (head, body) = request.into_parts();
+        let detail = match body.map(|body| self.has(record, &Request::from_parts(head, body))) {
+            Some(true) => return answer::accepted(&self.jobs_at, id),
+            Some(false) => {
+                "another request had this Idempotency-Key, with another method, path or body: use a new key for each"
+            }
+            None => {
+                "this Idempotency-Key is known, and the body could not be read to compare both: use a new key for another request"
+            }
+        };
+        answer::problem(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
 
     async fn keep(
@@ -147,20 +168,14 @@ impl DeferralParts {
             Err(problem) => return Some(*problem),
         };
         let stored = Stored::of(request, &self.kept, turns)?;
-        let (seal, print) = (self.seals.own(), stored.print());
+        let seal = self.seals.own();
         let id = key.map_or_else(|| hex(&random::<16>()), |key| id_of(seal, owner, key));
-        let label = [seal.digest("owner", &[owner.as_bytes()]), seal.digest("print", &[&print])].concat();
+        let label = [seal.digest("owner", &[owner.as_bytes()]), print(seal, request)].concat();
         let job = QueuedJob::new(&*id, label, seal.seal(&format!("job {id}"), &stored.encode()));
         let job = if key.is_some() { job.that_may_be_known() } else { job };
         match self.queue.push(job).await {
             Ok(Pushed::Kept) => Some(answer::accepted(&self.jobs_at, &id)),
-            Ok(Pushed::Known(record)) if self.has(&record, &print) => {
-                Some(answer::accepted(&self.jobs_at, &id))
-            }
-            Ok(Pushed::Known(_)) => {
-                let detail = "another request had this Idempotency-Key: use a new one for each";
-                Some(answer::problem(StatusCode::UNPROCESSABLE_ENTITY, detail))
-            }
+            Ok(Pushed::Known(record)) => Some(self.repeated(&id, &record, request.clone().map(Some))),
             Ok(Pushed::Full) => None,
             Err(error) => {
                 tracing::warn!(%error, "the queue of deferred jobs does not answer");
@@ -174,9 +189,16 @@ impl DeferralParts {
         self.seals.all().any(|seal| record.label.get(..16) == Some(&digest(seal)))
     }
 
-    fn has(&self, record: &JobRecord, print: &[u8]) -> bool {
-        self.seals.all().any(|seal| record.label.get(16..) == Some(&seal.digest("print", &[print])))
+    /// Whether the job is this request, whose idempotency key and owner it has.
+    fn has(&self, record: &JobRecord, request: &Request<Bytes>) -> bool {
+        self.seals.all().any(|seal| record.label.get(16..) == Some(&print(seal, request)))
     }
+}
+
+/// Identifies a request: an idempotency key stands for its method, its path with the query, and its body.
+fn print(seal: &JobSeal, request: &Request<Bytes>) -> [u8; 16] {
+    let (method, target) = (request.method().as_str(), target(request.uri()));
+    seal.digest("print", &[method.as_bytes(), target.as_bytes(), request.body()])
 }
 
 /// The id of the job with this idempotency key, which cannot be guessed without the secret.

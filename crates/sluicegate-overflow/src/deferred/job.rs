@@ -37,7 +37,7 @@ pub(super) struct Stored {
     pub(super) turns: Vec<StoredTurn>,
 }
 
-/// The part of a request that is kept. Two requests with one idempotency key are equal if this part is equal.
+/// The part of a request that is kept.
 #[derive(Serialize, Deserialize)]
 struct StoredRequest {
     method: String,
@@ -86,11 +86,6 @@ impl Stored {
         serde_json::to_vec(self).expect("text and numbers are JSON")
     }
 
-    /// The bytes that identify the request.
-    pub(super) fn print(&self) -> Vec<u8> {
-        serde_json::to_vec(&self.request).expect("text is JSON")
-    }
-
     /// The encoded value; `None` if the bytes are something else.
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
@@ -121,6 +116,7 @@ impl StoredTurn {
     }
 }
 
-fn target(uri: &http::Uri) -> &str {
+/// The path with the query.
+pub(super) fn target(uri: &http::Uri) -> &str {
     uri.path_and_query().map_or("/", |target| target.as_str())
 }

@@ -192,10 +192,6 @@ impl JobQueue for MemoryJobs {
         Box::pin(async move { Ok(self.state().jobs.get(id).map(KeptJob::record)) })
     }
 
-    fn is_known<'a>(&'a self, id: &'a str) -> QueueFuture<'a, bool> {
-        Box::pin(async move { Ok(self.state().jobs.contains_key(id)) })
-    }
-
     fn run(&self, worker: JobWorker, stop: StopFuture) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(async move {
             let (told, stopped) = watch::channel(false);

@@ -48,8 +48,8 @@
 //! |---|---|
 //! | within the limit | the service's |
 //! | exceeds the limit, and is kept | 202, with `Location`, the id of its job, and no promise of a time |
-//! | repeats a known `Idempotency-Key` | 202 with the same id, whether the limit has room or not |
-//! | a different request with a known `Idempotency-Key` | 422, if it would be kept; bodies are compared only then |
+//! | repeats a kept request with its `Idempotency-Key` | 202 with the same id, whether the limit has room or not |
+//! | has a known `Idempotency-Key`, and another method, path, query or body | 422, whether the limit has room or not |
 //! | an `Idempotency-Key` of more than 255 bytes, or two | 400 |
 //! | exceeds the limit, and the queue is full, it has no owner, or its body or head is too long | the refusal of the limit: 429 |
 //! | a GET of its job | `waiting`, `parked`, or `done` with the result, which is kept for [a while](QueueSettings::results_last) |

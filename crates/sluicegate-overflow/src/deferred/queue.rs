@@ -31,12 +31,6 @@ pub trait JobQueue: Send + Sync + 'static {
     /// Looks for a job: `None` if no job has this id, or if it was forgotten.
     fn look_up<'a>(&'a self, id: &'a str) -> QueueFuture<'a, Option<JobRecord>>;
 
-    /// Whether a job has this id: it is asked for each request with an `Idempotency-Key`, before any limit, so it should not read the job or its
-    /// result. Default: it looks for the job.
-    fn is_known<'a>(&'a self, id: &'a str) -> QueueFuture<'a, bool> {
-        Box::pin(async move { Ok(self.look_up(id).await?.is_some()) })
-    }
-
     /// Hands jobs to this worker, [`at_once`](QueueSettings::at_once) of them at a time, until `stop` is ready; it then finishes the jobs in
     /// progress. It continues through outages.
     ///

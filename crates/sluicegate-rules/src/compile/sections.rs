@@ -27,6 +27,7 @@ pub(crate) struct Sections {
 
 const TWO_HOSTS: &str =
     "the request has two fields Host, of which another server may read the other one: it is refused with 400";
+const NO_HOST: &str = "the field Host of the request is not text: it is refused with 400";
 const TORN: &str = "the path has dots, and its two readings meet rules that may spend from one policy: it is refused with 400";
 
 impl Sections {
@@ -47,11 +48,16 @@ impl Sections {
         !self.deny.is_empty() || self.rules.may_be_torn() || self.reads_host
     }
 
-    /// The reason why a request is refused with 400: it names two hosts and the rules read the host, or its path has dots and would spend
+    /// The reason why a request is refused with 400: it names two hosts, or one that cannot be read, and the rules read the host; or its path has dots and would spend
     /// from one policy in two ways. A policy that is not enforced, by the file or by an operator, refuses no request.
     pub(crate) fn unclear(&self, request: RequestView<'_>) -> Option<&'static str> {
-        if self.reads_host && request.headers.get_all(header::HOST).iter().nth(1).is_some() {
-            return Some(TWO_HOSTS);
+        if self.reads_host {
+            let mut hosts = request.headers.get_all(header::HOST).iter();
+            match (hosts.next().map(|host| host.to_str().is_ok()), hosts.next()) {
+                (_, Some(_)) => return Some(TWO_HOSTS),
+                (Some(false), None) => return Some(NO_HOST),
+                _ => {}
+            }
         }
         let is_enforced = |policy: &str| {
             let limiter = self.limiters.get(policy);

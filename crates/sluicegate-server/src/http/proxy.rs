@@ -163,7 +163,15 @@ fn target(headers: &mut HeaderMap, name: &'static str) -> Result<Uri, CallProble
 /// Takes a field that the proxy sets on every request.
 fn take(headers: &mut HeaderMap, name: &'static str) -> Result<HeaderValue, CallProblem> {
     headers.remove(name).ok_or_else(|| {
-        let detail = format!("the proxy does not set the header field {name}");
+        // Some proxies pass this answer on to the client.
+        static UNSET: RareLine = RareLine::new();
+        if UNSET.is_due() {
+            tracing::error!(
+                field = name,
+                "calls are answered with 500: the proxy does not set this header field; said once a second"
+            );
+        }
+        let detail = "this server does not know which request is meant";
         CallProblem::new(StatusCode::INTERNAL_SERVER_ERROR, detail)
     })
 }

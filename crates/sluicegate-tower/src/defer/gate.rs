@@ -1,9 +1,10 @@
 //! The steps of a request through a [`DeferLayer`].
 //!
 //! ```text
-//! begin -> kept before? -> the limits -> the service
-//!                                     -> exceeded: the body is read -> it is kept -> the answer
-//!                                                                   -> it comes too late, or cannot be kept: the refusal
+//! begin -> kept before? -> no: the limits -> the service
+//!                                         -> exceeded: the body is read -> it is kept -> the answer
+//!                                                                       -> it comes too late, or cannot be kept: the refusal
+//!                       -> the body decides: it is read -> the answer
 //! ```
 
 use std::fmt;
@@ -19,7 +20,7 @@ use tokio::time::{Sleep, sleep};
 
 use crate::RateLimitLayer;
 use crate::admission::admitted::Admitted;
-use crate::defer::{DeferFuture, DeferLayer, DeferredTurn, WITHIN};
+use crate::defer::{BeforeFuture, CompareBody, DeferFuture, DeferLayer, DeferredTurn, KeptBefore, WITHIN};
 use crate::guard::{Gate, Next, Place, Step, sealed};
 use crate::key::RequestView;
 use crate::rate_limit::{Decided, LayerWait};
@@ -33,17 +34,26 @@ impl sealed::Sealed for DeferLayer {}
 #[non_exhaustive]
 pub enum DeferWait<B> {
     /// Whether the request was kept before.
-    Before(DeferFuture),
+    Before(BeforeFuture),
     Limits(LayerWait<B>),
-    /// The limits have refused it, and its body is being read.
+    /// Its body is being read.
     Reading {
-        turns: Vec<DeferredTurn>,
+        next: AfterReading<B>,
         read: BytesMut,
         /// The deadline; set when the body has to be waited for.
         latest: Option<Pin<Box<Sleep>>>,
-        refusal: Box<Response<B>>,
     },
     Deferring(DeferFuture, Box<Response<B>>),
+}
+
+/// The purpose of reading a body.
+#[expect(unnameable_types, missing_debug_implementations, reason = "only the guard has one")]
+#[non_exhaustive]
+pub enum AfterReading<B> {
+    /// The limits have refused the request, which is to be kept.
+    Defer(Vec<DeferredTurn>, Box<Response<B>>),
+    /// The request may have been kept before.
+    Compare(CompareBody),
 }
 
 /// The next step of a request through the limits.
@@ -79,35 +89,38 @@ where
     ) -> Poll<Next<Self, Request<B>, Response<ResB>, E>> {
         Poll::Ready(match &mut **wait {
             DeferWait::Before(before) => match ready!(before.as_mut().poll(cx)) {
-                Some(answer) => Step::Refuse(Ok(answer.map(ResB::from))),
-                None => {
+                KeptBefore::No => {
                     let limited = self.limits.begin(request, place);
                     self.limited(limited, request, place)
+                }
+                KeptBefore::Answer(answer) => Step::Refuse(Ok(answer.map(ResB::from))),
+                KeptBefore::ByBody(compare) => {
+                    let next = AfterReading::Compare(compare);
+                    match self.may_read(request, place) {
+                        true => waiting(DeferWait::reading(next)),
+                        false => self.read(next, request, None),
+                    }
                 }
             },
             DeferWait::Limits(limits) => {
                 let limited = ready!(self.limits.poll(limits, request, place, cx));
                 self.limited(limited, request, place)
             }
-            DeferWait::Reading { turns, read, latest, refusal } => {
+            DeferWait::Reading { next, read, latest } => {
                 let longest = self.deferral.longest_body();
-                match poll_body(Pin::new(request.body_mut()), read, longest, cx) {
-                    Poll::Ready(Ok(())) => {
-                        let (turns, body) = (mem::take(turns), mem::take(read).freeze());
-                        let refusal = Box::new(taken(refusal));
-                        let kept = self.deferral.defer(head(request).map(|()| body), turns);
-                        waiting(DeferWait::Deferring(kept, refusal))
-                    }
-                    Poll::Ready(Err(())) => Step::Refuse(Ok(taken(refusal))),
+                let body = match poll_body(Pin::new(request.body_mut()), read, longest, cx) {
+                    Poll::Ready(is_whole) => is_whole.then(|| mem::take(read).freeze()),
                     Poll::Pending => {
                         ready!(latest.get_or_insert_with(|| Box::pin(sleep(WITHIN))).as_mut().poll(cx));
-                        Step::Refuse(Ok(taken(refusal)))
+                        None
                     }
-                }
+                };
+                let next = mem::replace(next, AfterReading::Defer(Vec::new(), Box::new(empty())));
+                self.read(next, request, body)
             }
             DeferWait::Deferring(kept, refusal) => {
                 let answer = ready!(kept.as_mut().poll(cx)).map(|answer| answer.map(ResB::from));
-                Step::Refuse(Ok(answer.unwrap_or_else(|| taken(refusal))))
+                Step::Refuse(Ok(answer.unwrap_or_else(|| mem::replace(&mut **refusal, empty()))))
             }
         })
     }
@@ -143,19 +156,44 @@ impl DeferLayer {
             Step::Wait(limits) => waiting(DeferWait::Limits(limits)),
             Step::Refuse(Ok(refusal)) if is_exceeded(&refusal) => {
                 let turns = self.turns(RequestView::from(request));
-                let longest = u64::try_from(self.deferral.longest_body()).unwrap_or(u64::MAX);
-                if turns.is_empty() || request.body().size_hint().lower() > longest {
+                if turns.is_empty() || !self.may_read(request, place) {
                     return Step::Refuse(Ok(refusal));
                 }
-                // It no longer waits for a turn, and takes a place among the bodies.
-                *place = Place::default();
-                if !self.reading.enter(place) {
-                    return Step::Refuse(Ok(refusal));
-                }
-                let (read, refusal) = (BytesMut::new(), Box::new(refusal));
-                waiting(DeferWait::Reading { turns, read, latest: None, refusal })
+                waiting(DeferWait::reading(AfterReading::Defer(turns, Box::new(refusal))))
             }
             Step::Refuse(answer) => Step::Refuse(answer),
+        }
+    }
+
+    /// Whether the body is read: it is not too long, and there is room for it.
+    fn may_read<B: Body>(&self, request: &Request<B>, place: &mut Place) -> bool {
+        let longest = u64::try_from(self.deferral.longest_body()).unwrap_or(u64::MAX);
+        // It no longer waits for a turn, and takes a place among the bodies.
+        *place = Place::default();
+        request.body().size_hint().lower() <= longest && self.queue.enter(place)
+    }
+
+    /// Continues with this body; `None` is one that could not be read.
+    fn read<B, ResB, E>(
+        &self,
+        next: AfterReading<ResB>,
+        request: &mut Request<B>,
+        body: Option<Bytes>,
+    ) -> Next<Self, Request<B>, Response<ResB>, E>
+    where
+        B: Body + Unpin,
+        ResB: From<Bytes>,
+        ProblemJson: Respond<ResB>,
+    {
+        match (next, body) {
+            (AfterReading::Compare(compare), body) => {
+                Step::Refuse(Ok(compare(head(request).map(|()| body)).map(ResB::from)))
+            }
+            (AfterReading::Defer(turns, refusal), Some(body)) => {
+                let kept = self.deferral.defer(head(request).map(|()| body), turns);
+                waiting(DeferWait::Deferring(kept, refusal))
+            }
+            (AfterReading::Defer(_, refusal), None) => Step::Refuse(Ok(*refusal)),
         }
     }
 }
@@ -169,8 +207,8 @@ fn waiting<P, B, A>(wait: DeferWait<B>) -> Step<P, Box<DeferWait<B>>, A> {
     Step::Wait(Box::new(wait))
 }
 
-fn taken<B: From<Bytes>>(refusal: &mut Response<B>) -> Response<B> {
-    mem::replace(refusal, Response::new(Bytes::new().into()))
+fn empty<B: From<Bytes>>() -> Response<B> {
+    Response::new(Bytes::new().into())
 }
 
 /// Takes the head out of a request that the service will not get.
@@ -184,26 +222,32 @@ fn head<B>(request: &mut Request<B>) -> Request<()> {
     taken
 }
 
-/// Reads a body to its end. It is an error if the body is longer than this, or ends early.
+/// Reads a body to its end; `false` if the body is longer than this, or ends early.
 fn poll_body<B: Body>(
     mut body: Pin<&mut B>,
     read: &mut BytesMut,
     longest: usize,
     cx: &mut Context<'_>,
-) -> Poll<Result<(), ()>> {
+) -> Poll<bool> {
     loop {
         match ready!(body.as_mut().poll_frame(cx)) {
-            None => return Poll::Ready(Ok(())),
-            Some(Err(_)) => return Poll::Ready(Err(())),
+            None => return Poll::Ready(true),
+            Some(Err(_)) => return Poll::Ready(false),
             Some(Ok(frame)) => {
                 // Trailers are not kept.
                 let Ok(data) = frame.into_data() else { continue };
                 if data.remaining() > longest.saturating_sub(read.len()) {
-                    return Poll::Ready(Err(()));
+                    return Poll::Ready(false);
                 }
                 read.put(data);
             }
         }
+    }
+}
+
+impl<B> DeferWait<B> {
+    fn reading(next: AfterReading<B>) -> Self {
+        Self::Reading { next, read: BytesMut::new(), latest: None }
     }
 }
 

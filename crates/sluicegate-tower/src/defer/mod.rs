@@ -31,9 +31,9 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 /// Keeps requests for later, and answers them instead of the service.
 pub trait Defer: Send + Sync + 'static {
-    /// The answer to a request that was kept before, for example with a known `Idempotency-Key`. It is called before the limits, so that
-    /// no request is both kept and served. Returns `None` at once for a request that cannot have been kept.
-    fn before(&self, request: RequestView<'_>) -> Option<DeferFuture>;
+    /// Whether a request was kept before, for example with a known `Idempotency-Key`. It is called before the limits, so that no request is both
+    /// kept and served. Returns `None` at once for a request that cannot have been kept.
+    fn before(&self, request: RequestView<'_>) -> Option<BeforeFuture>;
 
     /// The most bytes of a body. A request with a longer body is not read to its end, and gets the limit's refusal.
     fn longest_body(&self) -> usize;
@@ -44,6 +44,23 @@ pub trait Defer: Send + Sync + 'static {
     /// If the future is dropped before it is ready, the request may have been kept or not.
     fn defer(&self, request: Request<Bytes>, turns: Vec<DeferredTurn>) -> DeferFuture;
 }
+
+/// The pending answer of [`Defer::before`].
+pub type BeforeFuture = Pin<Box<dyn Future<Output = KeptBefore> + Send>>;
+
+/// Whether a request was kept before.
+#[non_exhaustive]
+pub enum KeptBefore {
+    /// It was not: its limits decide.
+    No,
+    /// It has this answer, whatever its body is.
+    Answer(Response<Bytes>),
+    /// Its body decides, which is read for this.
+    ByBody(CompareBody),
+}
+
+/// Answers a request by its body; `None` is a body that is too long, or could not be read in time.
+pub type CompareBody = Box<dyn FnOnce(Request<Option<Bytes>>) -> Response<Bytes> + Send>;
 
 /// The pending answer of a [`Defer`].
 pub type DeferFuture = Pin<Box<dyn Future<Output = Option<Response<Bytes>>> + Send>>;
@@ -78,13 +95,13 @@ pub struct DeferLayer {
     limits: RateLimitLayer,
     deferral: Arc<dyn Defer>,
     /// The requests that are being read and kept.
-    reading: Queue,
+    queue: Queue,
 }
 
 impl DeferLayer {
     /// A layer with these limits that passes requests above them to `deferral`.
     pub fn new(limits: LimitsHandle, deferral: Arc<dyn Defer>) -> Self {
-        Self { limits: limits.into(), deferral, reading: Queue::up_to(AT_ONCE) }
+        Self { limits: limits.into(), deferral, queue: Queue::up_to(AT_ONCE) }
     }
 
     /// The turns of a request: none if no limit applies, or if this is not known at once.
@@ -107,6 +124,16 @@ impl<S> Layer<S> for DeferLayer {
 
     fn layer(&self, inner: S) -> Self::Service {
         Guarded::new(inner, Self { limits: self.limits.apart(), ..self.clone() })
+    }
+}
+
+impl fmt::Debug for KeptBefore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::No => "No",
+            Self::Answer(_) => "Answer(..)",
+            Self::ByBody(_) => "ByBody(..)",
+        })
     }
 }
 

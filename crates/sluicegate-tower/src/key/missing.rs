@@ -15,21 +15,31 @@ use crate::key::text::unreadable;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingKey {
     reason: Cow<'static, str>,
+    /// The sentence for clients, if the reason is not for them.
+    told: Option<&'static str>,
     reject: Option<StatusCode>,
     /// Whether no request could have this key, because the server is set up wrongly.
     is_mistake: bool,
 }
 
 impl MissingKey {
-    /// `reason` names the missing key. It may reach the client, so it must not repeat input from the client.
+    /// `reason` names the missing key. Clients see it unless they are [told](Self::telling) something else, so it must not repeat input
+    /// from the client.
     pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { reason: reason.into(), reject: None, is_mistake: false }
+        Self { reason: reason.into(), told: None, reject: None, is_mistake: false }
     }
 
     /// A key that no request could have, because the server is set up wrongly. `reason` says how to fix it, for the log. Unless
     /// [`OnMissingKey`] was chosen, the request is refused with 500.
     pub fn mistake(reason: impl Into<Cow<'static, str>>) -> Self {
-        Self { is_mistake: true, ..Self::new(reason) }
+        Self { is_mistake: true, ..Self::new(reason).telling("this server does not know who is asking") }
+    }
+
+    /// Sets the sentence that clients see, so that the reason, which is in the log, may name types and settings of the program.
+    #[must_use]
+    pub fn telling(mut self, sentence: &'static str) -> Self {
+        self.told = Some(sentence);
+        self
     }
 
     /// Refuses the request with this status, whatever the limit's treatment of a merely
@@ -60,13 +70,9 @@ impl MissingKey {
         self.is_mistake
     }
 
-    /// The reason as clients see it: details of the server's setup are for its developers only.
-    pub(crate) fn told(&self, is_debug_build: bool) -> &str {
-        if self.is_mistake && !is_debug_build {
-            "this server does not know who is asking"
-        } else {
-            &self.reason
-        }
+    /// The reason as clients see it.
+    pub(crate) fn told(&self) -> &str {
+        self.told.unwrap_or(&self.reason)
     }
 }
 
@@ -174,11 +180,19 @@ impl WhenMissing {
         if let Some(status) = missing.reject() {
             return OnMissingKey::Reject(status);
         }
+        // Relaxed: at worst two threads log.
+        let is_first = || !self.logged.load(Ordering::Relaxed) && !self.logged.swap(true, Ordering::Relaxed);
         if let Some(chosen) = self.chosen {
+            // Clients are told something else.
+            if let OnMissingKey::Reject(status) = chosen
+                && missing.told.is_some()
+                && is_first()
+            {
+                tracing::warn!(limit = name(), "requests without a key are refused with {status}: {missing}");
+            }
             return chosen;
         }
-        // Relaxed: at worst two threads log.
-        let is_first = !self.logged.load(Ordering::Relaxed) && !self.logged.swap(true, Ordering::Relaxed);
+        let is_first = is_first();
         if missing.is_mistake() {
             if is_first {
                 tracing::error!(limit = name(), "requests are refused with 500: {missing}");
@@ -200,14 +214,6 @@ mod tests {
     use sluicegate_core::error::ConfigErrorKind;
 
     use super::*;
-
-    #[test]
-    fn clients_of_a_release_build_are_not_told_how_the_server_is_built() {
-        let mistake = MissingKey::mistake("serve with connect info");
-        assert_eq!(mistake.told(true), "serve with connect info");
-        assert_eq!(mistake.told(false), "this server does not know who is asking");
-        assert_eq!(MissingKey::new("the header x-key is missing").told(false), "the header x-key is missing");
-    }
 
     #[test]
     fn a_choice_prints_as_it_reads() {

@@ -2,6 +2,8 @@
 
 use http::Method;
 
+#[cfg(feature = "axum")]
+use crate::key::MissingKey;
 use crate::key::{Extraction, KeyExtractor, KeyKind, RequestView};
 
 /// One bucket per route of an axum router, such as `/users/{id}`: its name, not the path that the client wrote.
@@ -31,7 +33,8 @@ impl KeyExtractor for Route {
         match request.route() {
             Some(route) => Extraction::found(route),
             None => {
-                Extraction::missing("the request has no route: put the limit on the router, not around it")
+                let reason = "the request has no route: put the limit on the router, not around it";
+                MissingKey::new(reason).telling("no route is known for this request").into()
             }
         }
     }

@@ -2,15 +2,17 @@
 
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::LazyLock;
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::request::Parts;
 
+use crate::guard::once::Seldom;
 use crate::respond::decided::Decided;
 
-/// The rejection of a handler that takes [`Decided`] when no limit applied to the request: 500.
+/// The rejection of a handler that takes [`Decided`] when no limit applied to the request: 500. The log says how to mend it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotLimited;
@@ -28,7 +30,12 @@ impl std::error::Error for NotLimited {}
 
 impl IntoResponse for NotLimited {
     fn into_response(self) -> Response {
-        (StatusCode::INTERNAL_SERVER_ERROR, self.to_string()).into_response()
+        static SELDOM: LazyLock<Seldom> = LazyLock::new(Seldom::default);
+        if SELDOM.is_due() {
+            tracing::error!("a request is answered with 500: {self}");
+        }
+        let told = "this server cannot tell which limits apply";
+        (StatusCode::INTERNAL_SERVER_ERROR, told).into_response()
     }
 }
 

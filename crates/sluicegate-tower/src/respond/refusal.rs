@@ -197,7 +197,7 @@ impl<'a> Refusal<'a> {
             RefusalReason::Impossible(_) => {
                 "this request costs more than the limit ever lets pass at once: no wait will help"
             }
-            RefusalReason::MissingKey(missing, _) => missing.told(cfg!(debug_assertions)),
+            RefusalReason::MissingKey(missing, _) => missing.told(),
             RefusalReason::Outage => "the rate limiter gave no answer",
             RefusalReason::QueueFull(_) => "too many requests are waiting for their turn",
             RefusalReason::LookupTimeout(_) => "it could not be found out in time which limit applies",
@@ -243,7 +243,8 @@ impl<'a> Refusal<'a> {
     }
 }
 
-/// The reason and the remedy, in one sentence without a full stop: for bodies.
+/// The reason and the remedy, in one sentence without a full stop: for bodies, so without details of the program, which are in
+/// the log.
 impl fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.say(f)

@@ -12,7 +12,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use sluicegate_core::{Key, Policy};
 use sluicegate_tower::Limit;
-use sluicegate_tower::defer::{Defer, DeferFuture, DeferLayer, DeferredTurn};
+use sluicegate_tower::defer::{BeforeFuture, Defer, DeferFuture, DeferLayer, DeferredTurn};
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{Limits, LimitsHandle};
 use tokio::sync::mpsc;
@@ -28,7 +28,7 @@ const AT_ONCE: usize = 1_000;
 struct Keeps;
 
 impl Defer for Keeps {
-    fn before(&self, _: RequestView<'_>) -> Option<DeferFuture> {
+    fn before(&self, _: RequestView<'_>) -> Option<BeforeFuture> {
         None
     }
 

@@ -124,13 +124,6 @@ impl OxanaQueue {
         Ok(Some(JobRecord::new(state, decoded(&label)?)))
     }
 
-    async fn is_known(&self, id: &str) -> Result<bool, StoreError> {
-        let (mut read, [name, other]) = (pipe(), names_of(id));
-        read.atomic().hexists(&self.jobs, name).hexists(&self.jobs, other).exists(self.key(id));
-        let kept: [bool; 3] = read.query_async(&mut self.redis().await?).await.map_err(unavailable)?;
-        Ok(kept.contains(&true))
-    }
-
     /// The newest form of a job in oxana, and its record, at one moment. A job gets its record, or its other name, before oxana releases it.
     async fn kept(&self, id: &str) -> Result<(Option<Deferred>, Option<JobEnd>), StoreError> {
         let (mut read, [name, other]) = (pipe(), names_of(id));
@@ -178,10 +171,6 @@ impl JobQueue for RedisJobs {
 
     fn look_up<'a>(&'a self, id: &'a str) -> QueueFuture<'a, Option<JobRecord>> {
         Box::pin(self.0.found(id))
-    }
-
-    fn is_known<'a>(&'a self, id: &'a str) -> QueueFuture<'a, bool> {
-        Box::pin(self.0.is_known(id))
     }
 
     fn run(&self, worker: JobWorker, mut stop: StopFuture) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {

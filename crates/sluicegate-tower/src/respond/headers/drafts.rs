@@ -6,7 +6,7 @@
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::respond::decided::{Shown, ceil_seconds};
-use crate::respond::headers::join::whole_number;
+use crate::respond::headers::join::{dictionary, whole_number};
 use crate::respond::headers::lines::{FieldLine, window};
 use crate::respond::headers::style::{Already, RATELIMIT, RATELIMIT_POLICY};
 use crate::respond::headers::write::{number, set};
@@ -54,8 +54,7 @@ fn left<const SIX: bool>(headers: &HeaderMap) -> Option<u64> {
     if SIX {
         return whole_number(headers.get(REMAINING)?);
     }
-    let mut items = headers.get(RATELIMIT)?.to_str().ok()?.split(',');
-    items.find_map(|item| item.trim().strip_prefix("remaining=")?.parse().ok())
+    dictionary(headers).map(|theirs| theirs.remaining)
 }
 
 /// `100;w=60, 1000;w=3600`: the quotas with windows of whole seconds.

@@ -36,6 +36,14 @@ pub(super) struct TheirQuota {
     pub(crate) available_after: Option<u64>,
 }
 
+/// The numbers in the dictionary of draft 7, `limit=100, remaining=3, reset=5`, which names no quota.
+pub(super) fn dictionary(headers: &HeaderMap) -> Option<TheirQuota> {
+    let line = one_line(headers.get_all(RATELIMIT).iter())?;
+    let number = |name| line.split(',').find_map(|item| item.trim().strip_prefix(name)?.parse().ok());
+    let (limit, available_after) = (number("limit="), number("reset="));
+    Some(TheirQuota { limit, remaining: number("remaining=")?, available_after })
+}
+
 impl ListFields {
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         Self(

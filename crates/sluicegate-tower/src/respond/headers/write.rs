@@ -10,7 +10,7 @@ use http::header::{CACHE_CONTROL, Entry, HeaderMap, HeaderName, HeaderValue, RET
 use crate::respond::decided::{MOST, Shown};
 use crate::respond::headers::digits;
 use crate::respond::headers::ietf::{join_lists, write_lists};
-use crate::respond::headers::join::{TheirQuota, expose, remove_tokens, units, whole_number};
+use crate::respond::headers::join::{TheirQuota, dictionary, expose, remove_tokens, units, whole_number};
 use crate::respond::headers::style::{
     Already, Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
 };
@@ -38,11 +38,15 @@ pub(crate) fn write(
         headers.reserve(8);
     }
     let refused_for = refused_for.map(|seconds| tell_wait(headers, style, seconds));
-    let may_be_theirs = !matches!(already, Already::Replaced);
-    let theirs = if lists {
-        let theirs_are_there = may_be_theirs && has_any(headers, &[RATELIMIT_POLICY, RATELIMIT]);
+    let theirs_are_there = (legacy || lists)
+        && !matches!(already, Already::Replaced)
+        && has_any(headers, &[RATELIMIT_POLICY, RATELIMIT]);
+    let nameless = if theirs_are_there { tighter_dictionary(headers, shown, already) } else { None };
+    let theirs = if nameless.is_some() {
+        nameless
+    } else if lists {
         write_lists(headers, (shown, refused_for), policy_line(), theirs_are_there)
-    } else if legacy && may_be_theirs && has_any(headers, &[RATELIMIT]) {
+    } else if theirs_are_there {
         join_lists(headers, false, (shown, refused_for))
     } else {
         None
@@ -69,6 +73,13 @@ pub(crate) fn write(
     if !style.exposes.is_empty() {
         expose(headers, style.exposes.iter().chain(&style.wait_also_in));
     }
+}
+
+/// Their quota in the dictionary of draft 7, which cannot be joined with our list, if it leaves less than ours: it then stays.
+#[cold]
+fn tighter_dictionary(headers: &HeaderMap, shown: Shown<'_>, already: Already) -> Option<TheirQuota> {
+    let ours = shown.status?.remaining();
+    dictionary(headers).filter(|theirs| already.leaves_less(theirs.remaining, ours))
 }
 
 /// The numbers in `X-RateLimit-*`.

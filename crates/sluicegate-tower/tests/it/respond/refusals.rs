@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::ready;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,9 +13,12 @@ use http_body_util::BodyExt;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::{Key, Outcome, Policy};
+use sluicegate_tests::log::Log;
+use sluicegate_tower::key::{OnMissingKey, Route, key_from_extension};
+use sluicegate_tower::limits::Limits;
 use sluicegate_tower::rate_limit::Decided;
-use sluicegate_tower::respond::{HeaderFields, Refusal, RefusalReason};
-use sluicegate_tower::{Limit, RateLimitLayer};
+use sluicegate_tower::respond::{HeaderFields, ProblemJson, Refusal, RefusalReason};
+use sluicegate_tower::{KeyExtractor, Limit, PeerIp, RateLimitLayer};
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{
@@ -183,4 +187,27 @@ async fn fields_that_the_service_sets_itself_stay_where_ours_have_other_names() 
     assert_eq!(number(&response, "retry-after"), Some(7));
     assert_eq!(response.headers()["cache-control"], "public");
     assert_eq!(number(&response, "x-ratelimit-remaining"), Some(9));
+}
+
+/// Bodies once named types of the program, and told clients how to set the server up.
+#[tokio::test]
+async fn clients_are_told_nothing_of_the_program_and_the_log_says_it() {
+    let log = Log::of_this_thread();
+    let user: Arc<dyn KeyExtractor> = Arc::new(key_from_extension(|user: &std::num::NonZeroU64| user.get()));
+    let cases: [(Arc<dyn KeyExtractor>, OnMissingKey, &str); 3] = [
+        (user, OnMissingKey::Reject(StatusCode::UNAUTHORIZED), "core::num"),
+        (Arc::new(Route), OnMissingKey::Reject(StatusCode::FORBIDDEN), "put the limit on the router"),
+        (Arc::new(PeerIp::new()), OnMissingKey::Reject(StatusCode::INTERNAL_SERVER_ERROR), "serve with"),
+    ];
+    for (key, action, said) in cases {
+        let limit = Limit::new(on(&store().0, Policy::gcra("api", "2/min"))).key(key).on_missing_key(action);
+        let limits = Limits::new(limit);
+        let refused = limits.decide(&Request::new(())).await.unwrap_err();
+        let told = refused.refusal(&Request::new(())).to_string();
+        let body = refused.respond(&Request::new(()), &ProblemJson::new());
+        assert_eq!(problem(body).await["detail"], told);
+        assert!(!told.contains(said), "{told}");
+        let lines = log.lines();
+        assert!(lines.last().is_some_and(|line| line.contains(said)), "{said}: {lines:?}");
+    }
 }

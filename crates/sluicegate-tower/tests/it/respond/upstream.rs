@@ -111,6 +111,25 @@ async fn a_list_that_cannot_be_read_is_not_joined_with_ours() {
     assert_eq!(fields(&response), [r#"ratelimit-policy: "up";q=3, "api";q=2;w=60"#, OURS[1]]);
 }
 
+/// It once vanished beside a quota of ours that left more.
+#[tokio::test]
+async fn a_dictionary_of_an_earlier_draft_that_leaves_less_is_kept_and_shown_in_every_field() {
+    let theirs = &[("ratelimit", "limit=100, remaining=0, reset=5"), ("ratelimit-policy", "100;w=60")];
+    let kept = [
+        "ratelimit-policy: 100;w=60",
+        "ratelimit: limit=100, remaining=0, reset=5",
+        "x-ratelimit-limit: 100",
+        "x-ratelimit-remaining: 0",
+        "x-ratelimit-reset: 5",
+    ];
+    for headers in [HeaderFields::All, HeaderFields::Legacy] {
+        assert_eq!(fields(&behind_api(headers, theirs).await), kept, "{headers}");
+    }
+    for headers in [HeaderFields::Ietf, HeaderFields::Draft7] {
+        assert_eq!(fields(&behind_api(headers, theirs).await), kept[..2], "{headers}");
+    }
+}
+
 #[tokio::test]
 async fn no_layer_of_a_stack_joins_what_cannot_be_read() {
     let (store, _) = store();
