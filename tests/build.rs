@@ -6,19 +6,7 @@ use std::path::Path;
 use std::{env, fs};
 
 /// The pages, from the root of the repository.
-const PAGES: [&str; 11] = [
-    "README.md",
-    "crates/sluicegate/docs/cookbook.md",
-    "crates/sluicegate/docs/getting_started.md",
-    "crates/sluicegate/docs/keys.md",
-    "crates/sluicegate/docs/migration.md",
-    "crates/sluicegate/docs/operating.md",
-    "crates/sluicegate/docs/outages.md",
-    "crates/sluicegate/docs/redis.md",
-    "crates/sluicegate/docs/testing.md",
-    "crates/sluicegate/docs/tiers.md",
-    "crates/sluicegate/docs/waiting.md",
-];
+const PAGES: [&str; 13] = include!("it/pages.in");
 
 /// The places that the programs name, and those of the test that runs them.
 const PLACES: [(&str, &str); 3] = [
@@ -34,7 +22,10 @@ fn main() {
         let path = root.join(page);
         println!("cargo::rerun-if-changed={}", path.display());
         let text = fs::read_to_string(&path).expect("the page is there");
-        let name = path.file_stem().and_then(|stem| stem.to_str()).expect("pages have names").to_lowercase();
+        let stem = path.file_stem().expect("pages have names");
+        // The README of a crate is called after its folder.
+        let folder = Path::new(page).parent().and_then(Path::file_name).filter(|_| stem == "README");
+        let name = folder.unwrap_or(stem).to_string_lossy().to_lowercase().replace('-', "_");
         writeln!(modules, "pub(crate) mod {name} {{\n{}}}", recipes(&text)).expect("text takes text");
     }
     let out = env::var("OUT_DIR").expect("cargo says where");

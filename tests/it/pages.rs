@@ -10,21 +10,7 @@ use sluicegate::rules::{RulesFile, Variables};
 use crate::files;
 
 /// The pages, from the root of the repository.
-const PAGES: [&str; 13] = [
-    "README.md",
-    "crates/sluicegate/docs/algorithms.md",
-    "crates/sluicegate/docs/cookbook.md",
-    "crates/sluicegate/docs/getting_started.md",
-    "crates/sluicegate/docs/keys.md",
-    "crates/sluicegate/docs/migration.md",
-    "crates/sluicegate/docs/operating.md",
-    "crates/sluicegate/docs/outages.md",
-    "crates/sluicegate/docs/redis.md",
-    "crates/sluicegate/docs/testing.md",
-    "crates/sluicegate/docs/tiers.md",
-    "crates/sluicegate/docs/waiting.md",
-    "crates/sluicegate-status/README.md",
-];
+const PAGES: [&str; 13] = include!("pages.in");
 
 /// The packages that the pages tell a reader to add, with the features that they name.
 const MANIFEST: &str = r#"[package]

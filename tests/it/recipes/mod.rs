@@ -2,6 +2,7 @@
 //! not compile here. [`invented`](crate::invented) sends them a client that makes up keys.
 
 mod cookbook;
+mod gateway;
 mod keys;
 mod migration;
 mod outages;
@@ -44,6 +45,13 @@ const OK: u16 = 200;
 const REFUSED: u16 = 429;
 
 pub(crate) const PEER: [u8; 4] = [198, 51, 100, 7];
+
+/// The first file of rules that a page has under this heading.
+fn yaml_under<'a>(page: &'a str, heading: &str) -> &'a str {
+    let (_, section) = page.split_once(heading).expect("the heading is there");
+    let mut blocks = section.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    blocks.find(|block| block.starts_with("version: 1")).expect("it has a file of rules")
+}
 
 /// A request as axum's server hands it over, from this address.
 pub(crate) fn request(peer: [u8; 4]) -> Request<Body> {

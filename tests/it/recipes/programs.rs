@@ -10,7 +10,7 @@ use sluicegate_tests::log::Log;
 use sluicegate_tests::servers::{Server, eventually, free_port};
 
 use super::pasted::{getting_started, operating, readme, redis};
-use super::{ADDRESS, REDIS, RULES};
+use super::{ADDRESS, REDIS, RULES, yaml_under};
 use crate::support::{Client, field};
 
 const OK: StatusCode = StatusCode::OK;
@@ -95,9 +95,7 @@ async fn the_status_page_shows_what_its_program_refuses() {
 #[tokio::test]
 async fn limits_in_a_file_change_while_the_program_runs() {
     let page = include_str!("../../../crates/sluicegate/docs/operating.md");
-    let (_, section) = page.split_once("# Limits in a file").unwrap();
-    let (_, rules) = section.split_once("```yaml\n").unwrap();
-    let (rules, _) = rules.split_once("```").unwrap();
+    let rules = yaml_under(page, "# Limits in a file");
     let file = env::temp_dir().join(format!("sluicegate-recipe-{}.yaml", std::process::id()));
     fs::write(&file, rules).unwrap();
     let name: &'static str = file.display().to_string().leak();
