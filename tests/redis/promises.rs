@@ -103,7 +103,7 @@ async fn asks_of_one_bucket_in_one_call_see_each_other() {
             ([of(Mode::Reset, 0), of(Mode::Spend, 3)], 6),
             ([of(Mode::Spend, 4), of(Mode::Spend, 4)], 1),
         ] {
-            limiter.reset(&ada).await.unwrap();
+            let _ = limiter.reset(&ada).await.unwrap();
             let decision = check_all(asks).await.unwrap();
             assert!(decision.is_allowed(), "{algorithm}: {decision:?}");
             // A queue that shapes gives the second spend a later turn, whose units count in full.
@@ -174,8 +174,8 @@ async fn what_a_flush_forgot_is_not_given_back() {
             let mut spent = limiter.check("ada").cost(4).await.unwrap();
             let mut receipt = spent.take_receipt(0).expect("it has spent");
             server.run::<()>("FLUSHALL");
-            limiter.check("ada").cost(9).await.unwrap();
-            limiter.refund("ada", 4).of(&mut receipt).await.unwrap();
+            let _ = limiter.check("ada").cost(9).await.unwrap();
+            let _ = limiter.refund("ada", 4).of(&mut receipt).await.unwrap();
             let left = limiter.peek("ada").await.unwrap().remaining();
             assert_eq!(left, 0, "{algorithm}, gives back: {gives_back}");
         }
@@ -207,7 +207,7 @@ async fn an_instance_that_replaced_and_one_that_started_share_what_is_spent() {
     for algorithm in ALGORITHMS {
         let policy = |limit: &str| Policy::builder(name(algorithm), algorithm, limit).build().unwrap();
         let replaced = RateLimiter::new(&replaces, policy("9/d")).unwrap();
-        replaced.check("ada").cost(9).await.unwrap();
+        let _ = replaced.check("ada").cost(9).await.unwrap();
         clock.advance(Duration::from_millis(1));
         replaced.replace(policy("7/d"), Inherit::Reset).unwrap();
         let started = RateLimiter::new(&starts, policy("7/d")).unwrap();
@@ -251,7 +251,7 @@ async fn a_keys_name_can_be_told() {
     let store = connected(patient("rl"), &server.url()).await;
     let policy = Policy::gcra("login", "5/min").and("100/h").named("hour");
     let limiter = policy.on(&store).unwrap();
-    limiter.check(("user", 7)).await.unwrap();
+    let _ = limiter.check(("user", 7)).await.unwrap();
     let names: Vec<String> = run(&mut server.admin(), "KEYS *");
     assert_eq!(names, [store.key_name("login", ("user", 7))], "one key, whatever the number of quotas");
     assert_eq!(server.run::<u64>(&format!("DEL {}", names[0])), 1);
@@ -292,7 +292,7 @@ async fn on_a_cluster_nobody_is_refused_for_units_that_a_refused_request_would_h
         });
         let [spent, roomy] = &limiters;
         let (a, b) = (Key::from(("a", round)), Key::from(("b", round)));
-        spent.check(&a).await.unwrap();
+        let _ = spent.check(&a).await.unwrap();
         let mut tasks = tokio::task::JoinSet::new();
         for which in 0..30 {
             let (spent, roomy, a, b) = (spent.clone(), roomy.clone(), a.clone(), b.clone());

@@ -114,7 +114,7 @@ impl DeferralParts {
                 continue;
             };
             if decision.is_allowed() {
-                Turn::new(decision, limits).await;
+                let _ = Turn::new(decision, limits).await;
                 return Ok(None);
             }
             // In an outage no other job would get a turn either.

@@ -91,7 +91,7 @@ impl Pacer {
                     self.answered(answer)
                 }
                 PaceStep::Turn(turn) => {
-                    ready!(Pin::new(turn).poll(cx));
+                    let _ = ready!(Pin::new(turn).poll(cx));
                     self.give()
                 }
                 PaceStep::Pause(sleep) => {

@@ -246,7 +246,7 @@ fn waiters_of_several_runtimes_stand_in_one_queue() {
     drop((first, one));
     let waited = other.block_on(async {
         let (second, start) = second;
-        second.await;
+        let _ = second.await;
         start.elapsed()
     });
     assert_eq!(waited.as_secs_f64().round(), 10.0);

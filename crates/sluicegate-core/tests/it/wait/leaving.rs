@@ -59,7 +59,7 @@ async fn those_who_name_a_policy_twice_stand_in_one_queue() {
     for turn in waiting {
         let passed = Arc::clone(&passed);
         tokio::spawn(async move {
-            turn.await;
+            let _ = turn.await;
             *passed.lock().unwrap() += 1;
         });
     }
@@ -68,7 +68,7 @@ async fn those_who_name_a_policy_twice_stand_in_one_queue() {
         assert_eq!(*passed.lock().unwrap(), second + 1);
     }
     let next = turn(&[(&handlers[0], 1)]).await.unwrap();
-    next.await;
+    let _ = next.await;
     assert_eq!(start.elapsed().as_secs(), 30, "nothing was lost");
 }
 
@@ -130,7 +130,7 @@ async fn no_request_proceeds_after_its_own_turn_whoever_leaves_and_comes() {
                     let (latest, late) = (Instant::now() + decision.delay(), Arc::clone(&late));
                     assert!(decision.delay() <= longest);
                     waiting.push(tokio::spawn(async move {
-                        Turn::new(decision, limits).await;
+                        let _ = Turn::new(decision, limits).await;
                         late.lock()
                             .unwrap()
                             .extend((Instant::now() > latest + Duration::from_millis(1)).then_some(latest));
@@ -245,7 +245,7 @@ async fn the_next_request_waits_for_few_of_those_that_a_client_opens_and_aborts(
                 drop(open.remove(aborted));
             }
             let start = Instant::now();
-            turn(&under(1)[..limits]).await.unwrap().await;
+            let _ = turn(&under(1)[..limits]).await.unwrap().await;
             let waited = start.elapsed();
             // Under two limits some requests wait for one of them and some for both, and do not use each other's turns.
             let most = secs([3, 8][limits - 1]);

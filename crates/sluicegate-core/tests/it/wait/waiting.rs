@@ -189,7 +189,7 @@ impl World {
 
     async fn reset(&mut self) {
         let bucket = (0, self.random.below(2));
-        self.limiters[0][0].reset(bucket.1).await.unwrap();
+        let _ = self.limiters[0][0].reset(bucket.1).await.unwrap();
         self.begins_anew(bucket);
     }
 
