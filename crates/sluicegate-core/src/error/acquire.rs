@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use super::StoreError;
+use super::{StoreError, write_chain};
 use crate::decision::{Decision, Outcome};
 use crate::policy::{Policy, PolicyQuota};
 use crate::receipt::DecidedBy;
@@ -27,10 +27,8 @@ use crate::receipt::DecidedBy;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct AcquireError(Reason);
 
-#[derive(Debug)]
 enum Reason {
     /// `is_full` if the policy is a queue that is shorter than the longest wait.
     Refused {
@@ -105,6 +103,13 @@ impl AcquireError {
 impl From<StoreError> for AcquireError {
     fn from(error: StoreError) -> Self {
         Self(Reason::Store(error))
+    }
+}
+
+/// The message and its chain of sources, as a `main` that returns the error prints it.
+impl fmt::Debug for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_chain(self, f)
     }
 }
 

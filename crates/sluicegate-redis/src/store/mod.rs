@@ -74,7 +74,7 @@ impl RedisStore {
     /// A store on the Redis at `url`:
     ///
     /// - `redis://[user:password@]host[:port][/db]`, with TLS as `rediss://`;
-    /// - `unix:///path/to/socket[?db=1&user=ada&pass=secret]`;
+    /// - `unix:///path/to/socket[?db=1&user=NAME&pass=PASSWORD]`;
     /// - `redis+sentinel://[user:password@]sentinel[:port],sentinel[:port]/master[/db]`;
     /// - `redis+cluster://[user:password@]node:port,node:port`.
     ///

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sluicegate_core::error::AcquireErrorKind;
 use sluicegate_core::limiter::check_all;
 use sluicegate_core::limiter::{Inherit, Turn};
 use sluicegate_core::{Algorithm, Key, MemoryStore, Policy, RateLimiter};
@@ -158,8 +159,8 @@ async fn a_longest_wait_is_kept_behind_a_turn_that_was_left() {
     }
     drop(waiting.remove(0));
     let start = Instant::now();
-    let refused = limiter.check("ada").acquire(secs(10)).await.unwrap();
-    assert_eq!((refused.is_allowed(), start.elapsed()), (false, secs(0)));
+    let refused = limiter.check("ada").acquire(secs(10)).await.unwrap_err();
+    assert_eq!((refused.kind(), start.elapsed()), (AcquireErrorKind::TooLate, secs(0)));
 }
 
 #[tokio::test(start_paused = true)]

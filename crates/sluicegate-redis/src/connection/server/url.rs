@@ -3,7 +3,7 @@
 //! | scheme | hosts | path |
 //! |---|---|---|
 //! | `redis`, `rediss` | one | the database, 0 by default |
-//! | `unix` | none | the socket; database and login in the query, as `?db=1&user=ada&pass=secret` |
+//! | `unix` | none | the socket; database and login in the query, as `?db=1&user=NAME&pass=PASSWORD` |
 //! | `redis+sentinel`, `rediss+sentinel` | the sentinels, port 26379 by default | the master's name, and perhaps its database |
 //! | `redis+cluster`, `rediss+cluster` | some nodes | none: a Cluster has database 0 |
 //!
@@ -100,7 +100,7 @@ fn info(url: &str) -> Result<ConnectionInfo, String> {
 /// The error for an unreadable URL of one server. The client's own message would be about its code.
 fn mistake(url: &str) -> &'static str {
     if url.starts_with("unix:") {
-        return "it cannot be read: its database is ?db=1, and its login &user=ada&pass=secret";
+        return "it cannot be read: its database is ?db=1, and its login &user=NAME&pass=PASSWORD";
     }
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let rest = rest.split(['?', '#']).next().unwrap_or_default();
@@ -179,7 +179,7 @@ mod tests {
             ("redis://localhost", "localhost:6379"),
             ("redis://ada:secret@10.0.0.1:7000/3", "10.0.0.1:7000"),
             ("unix:///run/redis.sock", "/run/redis.sock"),
-            ("unix:///run/redis.sock?db=3&user=ada&pass=secret", "/run/redis.sock"),
+            ("unix:///run/redis.sock?db=3&user=NAME&pass=PASSWORD", "/run/redis.sock"),
             ("redis+sentinel://a,b:7000/main", "master main of 2 sentinels"),
             ("redis+sentinel://[::1],[::1]:7000/main", "master main of 2 sentinels"),
             ("redis+sentinel://ada:secret@a,b,c/main/2", "master main of 3 sentinels"),
