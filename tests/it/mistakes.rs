@@ -189,7 +189,7 @@ fn each_key_and_server_that_cannot_be_says_why() {
         assert_eq!(
             told(RedisStore::connect(url)),
             format!(
-                "{url:?} is not the URL of a Redis: {why}; write redis://host:6379/0, rediss://user:password@host, redis+sentinel://host:26379,host:26379/master or redis+cluster://host:7000,host:7001"
+                "{url:?} is not the URL of a Redis: {why}; write redis://host:6379/0, rediss://user:password@host, unix:///run/redis.sock, redis+sentinel://host:26379,host:26379/master or redis+cluster://host:7000,host:7001"
             )
         );
     }

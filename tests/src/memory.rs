@@ -35,7 +35,6 @@ pub fn paused_store() -> MemoryStore {
 }
 
 /// The answer of a memory store, which is there at once.
-#[must_use]
 pub fn answer(decision: impl IntoFuture<IntoFuture = DecisionFuture>) -> Decision {
     decision.into_future().now().expect("memory answers at once").expect("memory has an answer")
 }

@@ -101,7 +101,7 @@ use crate::into_layer::IntoRateLimitLayer;
 /// | a request for | `.rate_limit(..)` | `.rate_limit_routes(..)` |
 /// |---|---|---|
 /// | one of the routes | counts | counts |
-/// | a method that the route does not have (405) | counts | does not count |
+/// | a method that the route does not have (405) | counts | counts on a router, and not on a single route |
 /// | a path without a route (404), also of a router merged with this one | may count | does not count |
 /// | best for | the whole application, against scans | a group of routes, such as logins |
 ///
@@ -150,8 +150,8 @@ pub trait RateLimitExt: Sized + sealed::Sealed {
     #[track_caller]
     fn rate_limit<R: Respond<Body>>(self, limit: impl IntoRateLimitLayer<R>) -> Self;
 
-    /// Puts a limit in front of the routes that this router has so far, or the methods of this route, and of nothing else: requests
-    /// that axum answers with 404 or 405 do not count, [before and after a `merge`](#merged-routers).
+    /// Puts a limit in front of the routes that this router has so far, or the methods of this route, and of nothing else: unknown
+    /// paths do not count, [before and after a `merge`](#merged-routers).
     ///
     /// # Panics
     /// On a `MethodRouter` without methods, as axum's `route_layer`.

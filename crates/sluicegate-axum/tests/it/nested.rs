@@ -55,7 +55,11 @@ async fn a_limit_on_routes_covers_these_alone_in_either_order_of_merge() {
         let mut post = request("/users", 1, None);
         *post.method_mut() = Method::POST;
         assert_eq!(send(&app, post).await.status, 405);
-        assert_eq!(statuses(&app, "/users", 3).await, [200, 200, 429]);
+        assert_eq!(
+            statuses(&app, "/users", 2).await,
+            [200, 429],
+            "a wrong method is a request for the route"
+        );
     }
     let app = Router::new().route("/users", get(|| async {}).rate_limit_routes(limiter(&store(), "api")));
     let mut post = request("/users", 1, None);

@@ -149,7 +149,6 @@ impl Decision {
     }
 
     /// This decision after its [delay](Self::delay), if nothing else was decided: all waits are shorter.
-    #[must_use]
     pub fn after_delay(mut self) -> Self {
         let by = if self.is_allowed() && !self.has_come { self.delay_us } else { 0 };
         for status in &mut self.quotas {
@@ -162,7 +161,6 @@ impl Decision {
     }
 
     /// This decision, but decided by another party than the store. For authors of stores.
-    #[must_use]
     pub fn by(mut self, by: DecidedBy) -> Self {
         self.by = by;
         self

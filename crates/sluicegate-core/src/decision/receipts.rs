@@ -11,7 +11,6 @@ use crate::receipt::{Receipt, SpentPart, Trace};
 
 impl Decision {
     /// This decision with one trace per quota: the state of its bucket before. For authors of stores.
-    #[must_use]
     pub fn with_traces(mut self, traces: impl IntoIterator<Item = Trace>) -> Self {
         let details = Details { traces: few(traces), ..self.take_details() };
         self.details = Some(Arc::new(details));
@@ -39,7 +38,6 @@ impl Decision {
     /// assert_eq!(receipt.part().map(|part| (part.place, part.receipt.cost())), Some((1, 2)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    #[must_use]
     pub fn with_parts(mut self, parts: impl IntoIterator<Item = (u8, SpentPart)>) -> Self {
         let details = Details { parts: parts.into_iter().collect(), ..self.take_details() };
         self.details = Some(Arc::new(details));
@@ -48,7 +46,6 @@ impl Decision {
 
     /// This decision with the delays of single asks, by their indices and in microseconds: for asks that wait less long than the
     /// [request](Self::delay), or not at all, and count from then on. For authors of stores.
-    #[must_use]
     pub fn with_delays(mut self, delays: impl IntoIterator<Item = (u8, u64)>) -> Self {
         let Self { by, at_us, delay_us: longest_us, .. } = self;
         let delays = delays.into_iter().filter(|(_, delay_us)| *delay_us != longest_us);

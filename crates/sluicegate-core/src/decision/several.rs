@@ -15,7 +15,6 @@ use crate::receipt::{DecidedBy, Trace};
 
 impl Decision {
     /// Moves the asks of this decision to these indices among the asks of a larger call. For stores around stores.
-    #[must_use]
     pub fn of_asks(mut self, places: &[u8]) -> Self {
         // A decision of one ask may be shown as a decision of many.
         self.receipts = u16::MAX;
@@ -87,7 +86,6 @@ impl Decision {
 
     /// This decision with only its first `count` asks, at least one; the other asks were about the same
     /// buckets.
-    #[must_use]
     pub fn of_first(mut self, count: usize) -> Self {
         if self.quotas.iter().all(|status| status.policy_index() < count) {
             return self;
@@ -100,7 +98,6 @@ impl Decision {
 
     /// This decision with `units` more remaining in each quota of the ask at this index: units that another ask of the
     /// same call has taken for the same caller. For authors of stores.
-    #[must_use]
     pub fn with_more(mut self, ask: usize, units: u64) -> Self {
         for status in self.quotas.iter_mut().filter(|status| status.policy_index() == ask) {
             let remaining = status.remaining().saturating_add(units).min(status.capacity());
@@ -113,7 +110,6 @@ impl Decision {
     /// Joins this decision, of `asks` asks, with the decision of another limiter on the same request:
     /// allowed if both allow, with the quotas of both; the tightest quota decides. The
     /// indices of `inner`'s asks follow the asks of this decision.
-    #[must_use]
     pub fn merge(&self, asks: usize, inner: &Self) -> Self {
         let place = |status: &QuotaStatus| u8::try_from(status.policy_index() + asks).unwrap_or(u8::MAX);
         let shifted = inner.quotas.iter().map(|status| status.of_ask(place(status)));

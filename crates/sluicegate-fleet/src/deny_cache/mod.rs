@@ -24,7 +24,7 @@
 //! ```
 //!
 //! # Place
-//! It goes around `Leased` and `Resilient`, and within `Observed`; another order is refused ([`Place`](sluicegate_core::store::Place)).
+//! It goes around `Leased` and `Resilient`, and within `Observed`; another order is refused ([`Place`]).
 //! Refusals of a fallback and of an outage are not kept: they are already local, and end with the outage.
 //!
 //! # What is refused, and until when

@@ -55,6 +55,7 @@ impl HashSlot {
     ///
     /// # Errors
     /// [`StoreErrorKind::Unavailable`] when that has ended, and the caller is on none.
+    #[doc(hidden)]
     pub fn runtime(&self) -> Result<Handle, StoreError> {
         self.client.runtime()
     }

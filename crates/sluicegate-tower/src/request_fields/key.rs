@@ -53,6 +53,7 @@ impl KeyExtractor for FieldKey {
 /// [refused](crate::request_fields::OnUnreadable::Reject). Put it before the key of a limit with a condition or a cost that asks for the body,
 /// as `RejectUnreadable.or(key)`; a [`FieldKey`] does the same.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it has no settings")]
 pub struct RejectUnreadable;
 
 impl KeyExtractor for RejectUnreadable {

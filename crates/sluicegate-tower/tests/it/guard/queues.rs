@@ -190,26 +190,6 @@ async fn a_request_in_flight_whose_key_does_not_come_is_answered_in_time() {
     assert_eq!(start.elapsed().as_secs(), 5, "their places are free");
 }
 
-/// One call waits for a unit, one for two units behind it, and the first one leaves. The store cannot take its turn back, for
-/// the second depends on it. The next call for a unit was once told to come later than that turn.
-#[tokio::test(start_paused = true)]
-async fn the_turn_that_a_call_has_left_is_there_for_the_next() {
-    let policy = Policy::gcra("jobs", "1/s burst 2").wait_up_to(Duration::from_secs(3));
-    let layer = CallLimitLayer::new(limiter(policy), |_: &u64| "job").cost(|cost: &u64| *cost);
-    let serve = service_fn(|_: u64| ready(Ok::<_, Infallible>(())));
-    let mut service = layer.layer(serve);
-    service.call(2).await.unwrap();
-    let (first, second) = (service.call(1), service.call(2));
-    let start = Instant::now();
-    drop(first);
-    let third = service.call(2);
-    assert!(matches!(third.await, Err(CallError::Limited(_))), "a turn for one unit is too small for two");
-    service.call(1).await.unwrap();
-    assert_eq!(start.elapsed().as_secs(), 1);
-    second.await.unwrap();
-    assert_eq!((start.elapsed().as_secs(), layer.waiting()), (3, 0));
-}
-
 #[tokio::test(start_paused = true)]
 async fn the_store_is_told_once_of_turns_given_up_of_a_full_queue_and_of_servers_that_ask_for_a_pause() {
     let (store, told) = around::told(paused_store());

@@ -130,31 +130,6 @@ async fn a_client_that_hangs_up_while_it_waits_gives_its_turn_to_the_next() {
     assert_eq!(departures.seen_ms(), [0, 500, 1_000], "nobody departs later than without the one that left");
 }
 
-/// The queue is full of others that stand behind the one that left, so its turn was nobody's.
-#[tokio::test(start_paused = true)]
-async fn a_turn_that_cannot_go_back_is_that_of_a_request_that_would_be_refused() {
-    let departures = Departures::new();
-    let policy = Policy::gcra("upload", "2/s burst 2").wait_up_to(Duration::from_secs(2));
-    let limiter = on(&paused_store(), policy);
-    let service = departures.behind(&limiter);
-    send(&service, from("ada")).await;
-    send(&service, from("ada")).await;
-    let hangs_up = tokio::spawn(service.clone().oneshot(from("ada")));
-    yield_now().await;
-    for _ in 0..2 {
-        assert!(limiter.check("ada").cost(2).reserve(Duration::from_secs(10)).await.unwrap().is_allowed());
-    }
-    hangs_up.abort();
-    assert!(hangs_up.await.unwrap_err().is_cancelled());
-    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
-    assert_eq!(
-        send(&service, from("ada")).await.status(),
-        StatusCode::TOO_MANY_REQUESTS,
-        "there is no other"
-    );
-    assert_eq!(departures.seen_ms(), [0, 0, 500]);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_request_dropped_before_it_was_polled_gives_its_turn_back() {
     let departures = Departures::new();
@@ -233,7 +208,7 @@ async fn hanging_up_under_two_limits_gives_both_their_turn_back() {
     for algorithm in ["gcra", "fixed-window", "sliding-counter", "sliding-log"] {
         let store = paused_store();
         let waits = on(&store, Policy::gcra("waits", "2/s burst 1").wait_up_to(Duration::from_secs(5)));
-        let refuses = on(&store, Policy::builder("refuses", algorithm.parse().unwrap(), "3/min"));
+        let refuses = on(&store, Policy::builder("refuses", algorithm.parse().unwrap(), "3/min").refunds());
         let layer =
             RateLimitLayer::builder(by_header(waits)).and(by_header(refuses.clone())).build().unwrap();
         let service = layer.layer(Handler::default());
