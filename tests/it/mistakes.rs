@@ -181,7 +181,7 @@ fn each_key_and_server_that_cannot_be_says_why() {
     );
     for (url, why) in [
         ("localhost:6379", "there is no \"://\" in it"),
-        ("http://localhost", "its scheme is not one of redis, rediss, redis+sentinel, redis+cluster"),
+        ("http://localhost", "its scheme is not one of redis, rediss, unix, redis+sentinel, redis+cluster"),
         ("redis://", "it names no host"),
         ("redis://localhost:99999", "its port is not a number up to 65535"),
         ("redis://localhost/x", "its database is not a number"),

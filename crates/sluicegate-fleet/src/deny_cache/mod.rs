@@ -104,7 +104,7 @@ pub struct DenyCache(Arc<CachedStore>);
 
 impl DenyCache {
     /// A cache around `store`, with the defaults: see [`DenyCacheBuilder`]. Around a store with a higher
-    /// [`Place`](sluicegate_core::store::Place) it opens no policy.
+    /// [`Place`] it opens no policy.
     pub fn new(store: impl IntoStore) -> Self {
         DenyCacheBuilder::new(store.into()).build_anywhere()
     }
