@@ -61,7 +61,9 @@ fn public(block: &[&str], is_run_by_rustdoc: bool) -> String {
     for line in block {
         let begins = line.starts_with("struct ");
         let line = match () {
-            () if line.contains("fn main()") && is_run_by_rustdoc => format!("#[allow(dead_code)]\n{line}"),
+            () if line.contains("fn main()") && is_run_by_rustdoc => {
+                format!("#[allow(dead_code, reason = \"rustdoc runs it\")]\n{line}")
+            }
             () if line.starts_with("fn ") || line.starts_with("async fn ") => format!("pub(crate) {line}"),
             () if begins && line.ends_with(");") => {
                 format!("pub(crate) {}", line.replacen('(', "(pub(crate) ", 1))

@@ -27,7 +27,12 @@ use tower::{Layer, ServiceExt, service_fn};
 
 /// The code of the pages, which `build.rs` has put together.
 #[deny(dead_code, unused_must_use)]
-#[allow(unreachable_pub, reason = "a recipe does not know that it is in a module of a test")]
+#[allow(
+    unreachable_pub,
+    clippy::module_inception,
+    clippy::needless_borrows_for_generic_args,
+    reason = "a recipe does not know that it is in a module of a test"
+)]
 pub(crate) mod pasted {
     include!(concat!(env!("OUT_DIR"), "/recipes.rs"));
 }

@@ -37,7 +37,7 @@ async fn a_process_that_stops_charges_what_it_has_admitted_alone() {
     assert_eq!(admitted(&limiter, "ada", 10), 10);
     scene.mood(WORKS);
     outages::when_a_process_ends::stop(&limiter, scene.store.clone()).await;
-    let next = Policy::fixed_window("api", "100/h").on(&scene.another()).unwrap();
+    let next = Policy::fixed_window("api", "100/h").on(scene.another()).unwrap();
     assert_eq!(next.peek("ada").await.unwrap().remaining(), 90);
 }
 

@@ -19,9 +19,8 @@ type Served = Ready<Result<Response<Full<Bytes>>, Infallible>>;
 
 const WAITING: usize = 10_000;
 
-/// The head of a request, its turn with what it has spent, its place in the queue with the units that other limits hold for it, and the
-/// timer of its turn.
-const MOST_BYTES_EACH: usize = 1_300;
+/// The head of a request, its turn with the units that it has spent, its place in the queue, and the timer of its turn.
+const MOST_BYTES_EACH: usize = 1_700;
 
 fn held(region: &Region<'_, System>) -> usize {
     let change = region.change();

@@ -151,7 +151,7 @@ async fn no_request_proceeds_after_its_own_turn_whoever_leaves_and_comes() {
 /// A hole of five units was taken by requests of one unit, and one that waits ten seconds at most was admitted after 66.
 #[tokio::test(start_paused = true)]
 async fn a_longest_wait_is_kept_behind_a_turn_that_was_left() {
-    let limiter = Policy::gcra("mail", "1/s burst 60").on(&store()).unwrap();
+    let limiter = Policy::gcra("mail", "1/s burst 60").on(store()).unwrap();
     assert!(limiter.check("ada").cost(60).await.unwrap().is_allowed());
     let mut waiting = Vec::new();
     for cost in [5, 60, 1] {
