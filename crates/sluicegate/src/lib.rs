@@ -191,7 +191,8 @@ pub mod attribute {
 /// let login = Policy::gcra("login", "5/min").on(&store)?;
 ///
 /// for _ in 0..1_000 {
-///     login.check("ada").now().expect("memory answers at once")?;
+///     let decision = login.check("ada").now().expect("memory answers at once")?;
+///     assert_eq!(decision.capacity(), 5);
 /// }
 /// let refused = login.check("ada").now().expect("memory answers at once")?;
 /// assert_eq!(refused.decided_by(), DecidedBy::Cache);

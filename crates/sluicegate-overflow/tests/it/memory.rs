@@ -31,7 +31,8 @@ fn an_open_room_keeps_nothing_of_those_who_entered() {
     let taken = region.change();
     let bytes = taken.bytes_allocated.saturating_sub(taken.bytes_deallocated);
     println!("{bytes} bytes while a thousand a second enter an open room");
-    assert!(bytes < 1 << 10, "{bytes} bytes");
+    // The runner of the tests allocates beside it; what is kept of 200,000 clients is megabytes.
+    assert!(bytes < 1 << 14, "{bytes} bytes");
 }
 
 /// Each of them once left a pass for a quarter of an hour, and a place for as long as the sleeper was not missed.
