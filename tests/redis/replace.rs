@@ -120,13 +120,13 @@ async fn several_policies_of_which_one_is_refused_change_nothing() {
         assert!(limiter.check("several").cost(3).await.unwrap().is_allowed());
     }
     for inherit in [Inherit::Spent, Inherit::Reset, Inherit::AsIs] {
-        assert!(limiter::replace_all(&store, five(9, true), inherit, |_| Ok(())).is_err());
+        assert!(limiter::replace_all(&store, five(9, true), |_| inherit, |_| Ok(())).is_err());
     }
     for limiter in &opened {
         assert_eq!(limiter.peek("several").await.unwrap().remaining(), 2);
         assert_eq!(limiter.replacements(), 0);
     }
-    limiter::replace_all(&store, five(9, false), Inherit::Spent, |_| Ok(()))
+    limiter::replace_all(&store, five(9, false), |_| Inherit::Spent, |_| Ok(()))
         .expect("the store can keep them");
     for (limiter, left) in opened.iter().zip([6, 6, 2, 6, 6]) {
         assert_eq!(limiter.peek("several").await.unwrap().remaining(), left);

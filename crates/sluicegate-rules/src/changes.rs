@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use sluicegate_core::Policy;
-use sluicegate_core::limiter::Overrides;
+use sluicegate_core::limiter::{Inherit, Overrides};
 
-use crate::compile::{FileRoom, NamedStore};
+use crate::compile::{Compiled, FileRoom, NamedStore};
 
 /// The policies that a change has kept, changed, added and removed. `Display` writes them on one line, for a log:
 ///
@@ -26,7 +26,23 @@ use crate::compile::{FileRoom, NamedStore};
 ///
 /// The line has the words `changed`, `added`, `removed`, `kept`, `overrides stand:` and `needs a restart:`, each with up to 20 names, in
 /// this order; a word without names is left out. A policy that keeps its quotas and changes its mode, wait or room is `changed ... in its
-/// options`.
+/// options`. Where a file says `inherit`, the line says how the keys of a policy with changed quotas start:
+///
+/// ```
+/// use sluicegate_rules::{RulesFile, Variables};
+///
+/// let file = |policies: &str| {
+///     let text = format!(
+///         "{{ version: 1, policies: {{ {policies} }}, rules: [{{ name: all, limit: [api, login], key: client }}] }}"
+///     );
+///     RulesFile::parse("rules.yaml", &text, &Variables::none())
+/// };
+/// let old = file("api: { quota: 100/min }, login: { quota: 5/min }")?;
+/// let new = file("api: { quota: 200/min, inherit: reset }, login: { quota: 3/min }")?;
+/// let line = "changed login 5/min -> 3/min, what was spent counts; changed api 100/min -> 200/min, by inherit: reset";
+/// assert_eq!(new.changes_since(&old).to_string(), line);
+/// # Ok::<(), sluicegate_rules::RulesError>(())
+/// ```
 ///
 /// It lists policies, and keys and tiers with quotas of their own. Rules, keys and conditions change with the file as well but are not
 /// listed: two files that differ only in these have only kept policies.
@@ -55,9 +71,11 @@ use crate::compile::{FileRoom, NamedStore};
 pub struct Changes {
     /// Names of policies that did not change.
     pub kept: Vec<String>,
-    /// Names of policies with their old and new quotas, as `("login", "5/min", "10/min")`; spent units count. Both texts are equal
-    /// if only options changed.
+    /// Names of policies with their old and new quotas, as `("login", "5/min", "10/min")`; spent units count, unless the policy is
+    /// in [`inherit`](Self::inherit). Both texts are equal if only options changed.
     pub changed: Vec<(String, String, String)>,
+    /// Names of changed policies whose keys start in another way than with what they have spent.
+    pub inherit: BTreeMap<String, Inherit>,
     /// Names of new policies.
     pub added: Vec<String>,
     /// Names of policies that no rule uses any more. Their keys are forgotten as they come to rest; a policy that code has opened under
@@ -74,7 +92,8 @@ pub struct Changes {
 }
 
 impl Changes {
-    pub(crate) fn between(old: &[Policy], new: &[Policy]) -> Self {
+    /// The changes between the policies of two files, of which `file` is the new one.
+    pub(crate) fn between(old: &[Policy], new: &[Policy], file: &Compiled) -> Self {
         let mut changes = Self::default();
         for policy in new {
             let name = policy.name().to_owned();
@@ -83,6 +102,10 @@ impl Changes {
                 // Whether keys may bring quotas of their own changes nothing for the others.
                 Some(old) if old.taking_quotas() == policy.taking_quotas() => changes.kept.push(name),
                 Some(old) => {
+                    let inherit = file.inherit(old, policy);
+                    if inherit != Inherit::Spent {
+                        changes.inherit.insert(name.clone(), inherit);
+                    }
                     let (old, new) = words(old, policy);
                     changes.changed.push((name, old, new));
                 }
@@ -173,10 +196,20 @@ impl fmt::Display for Changes {
             true => format!("{name} in its options"),
             false => format!("{name} {old} -> {new}"),
         };
-        let changed = part("changed", &self.changed.iter().map(words).collect::<Vec<_>>());
+        let inherit = |name: &str| self.inherit.get(name).copied().unwrap_or_default();
+        let mut ways: Vec<Inherit> = self.changed.iter().map(|(name, ..)| inherit(name)).collect();
+        ways.sort_by_key(|way| (*way != Inherit::Spent, way.to_string()));
+        ways.dedup();
+        let changed = ways.into_iter().map(|way| {
+            let names = self.changed.iter().filter(|(name, ..)| inherit(name) == way);
+            let end = match way {
+                Inherit::Spent => "what was spent counts".to_owned(),
+                way => format!("by inherit: {way}"),
+            };
+            Some(part("changed", &names.map(words).collect::<Vec<_>>())? + ", " + &end)
+        });
         let rooms = part("changed", &self.rooms.iter().map(words).collect::<Vec<_>>());
-        let parts = [
-            changed.map(|changed| changed + ", what was spent counts"),
+        let others = [
             rooms.map(|rooms| rooms + ", all who wait keep their places"),
             part("added", &self.added),
             part("removed", &self.removed),
@@ -184,6 +217,6 @@ impl fmt::Display for Changes {
             part("overrides stand:", &self.overrides),
             part("needs a restart:", &self.needs_restart),
         ];
-        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
+        f.write_str(&changed.chain(others).flatten().collect::<Vec<_>>().join("; "))
     }
 }

@@ -59,6 +59,7 @@ use crate::variables::Variables;
 /// | field of JSON (`settle`) | `usage.total_tokens`: names separated by dots | up to 16 fields of up to 256 bytes; each price 1 to 2^32 units |
 /// | statuses (`refund_if`) | `502`, `5xx` | 100 to 999, and `1xx` to `5xx` |
 /// | status of a denial, of a missing key | `403` | 400 to 599 |
+/// | how keys start after a reload (`inherit`) | `spent`, `reset`, `as-is`, `proportional` or `additive`: see [`Inherit`](sluicegate_core::limiter::Inherit) | |
 /// | network | `10.0.0.0/8`, `2001:db8::/32`, an address alone | |
 /// | `hops`, `ipv6_prefix` | `1`, `56` | 1 to 32 proxies, 1 to 128 bits |
 /// | `deadline`, `replicas` | `50ms`, `4` | 1 ms to 1 min, 1 to 100,000 |
@@ -179,7 +180,7 @@ impl RulesFile {
     /// ```
     pub fn changes_since(&self, old: &Self) -> Changes {
         let (old, new) = (&old.compiled, &self.compiled);
-        let changes = Changes::between(&old.policies, &new.policies)
+        let changes = Changes::between(&old.policies, &new.policies, new)
             .of_keys(&old.single_keys, &new.single_keys)
             .of_rooms(&old.rooms, &new.rooms);
         changes.of_stores(old.store.as_ref(), new.store.as_ref())

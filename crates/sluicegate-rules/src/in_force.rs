@@ -111,7 +111,12 @@ impl FileInForce {
         let gone = standing.difference(&after);
         let back: Vec<Policy> = gone.filter_map(|gone| self.code.get(*gone).cloned()).collect();
         let all: Vec<Policy> = policies.iter().chain(&back).cloned().collect();
-        let limits = limiter::replace_all(Arc::clone(store), all, Inherit::Spent, |limiters| {
+        let inherit: HashMap<&str, Inherit> = policies
+            .iter()
+            .filter_map(|policy| Some((policy.name(), file.compiled.inherit(&own(policy.name())?, policy))))
+            .collect();
+        let inherit = |policy: &Policy| inherit.get(policy.name()).copied().unwrap_or_default();
+        let limits = limiter::replace_all(Arc::clone(store), all, inherit, |limiters| {
             let (used, unused) = limiters[..policies.len()].split_at(file.compiled.policies.len());
             let all = file.compiled.limits(used, LimitsPart::All)?;
             let part = |part| file.compiled.limits(used, part);

@@ -539,6 +539,12 @@
 //! show it by [`listen`](Rules::listen). With the feature `metrics`, `rate_limit_rules_reloads_total{result}` counts files that were `loaded`
 //! and that were `wrong`, and `rate_limit_rules_loaded_timestamp_seconds` is the time when the rules in force were loaded.
 //!
+//! Spent units stay spent when a reload changes the quotas of a policy. `inherit` says otherwise for one policy and its shares: with
+//! `inherit: reset` each key has its whole new quota, and [`Inherit`](sluicegate_core::limiter::Inherit) has the other words with an
+//! example. It applies to reloads that change quotas or the algorithm of this policy, not to those that change its other options,
+//! its `overrides` or tiers, and not to a restart. Each of several instances that share a Redis starts a key afresh when it
+//! reloads, as [`RateLimiter::reset_all`](sluicegate_core::RateLimiter::reset_all) does. Take the word out when its reload is done.
+//!
 //! # When not to use it
 //! Limits that only a programmer changes belong in code, where they are checked at compile time.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -274,7 +274,7 @@ impl Rules {
         in_force.error = None;
         // The open store stays in use until the next start.
         let (open, named) = (in_force.store.as_ref(), file.compiled.store.as_ref());
-        let changes = Changes::between(&before, &in_force.policies).of_stores(open, named);
+        let changes = Changes::between(&before, &in_force.policies, &file.compiled).of_stores(open, named);
         let changes =
             changes.of_keys(&keys_before, &in_force.single_keys).of_rooms(&rooms, &file.compiled.rooms);
         Ok(changes.under(&Overrides::of(Arc::clone(&self.0.store))))

@@ -142,7 +142,8 @@ pub fn open_all(
 }
 
 /// Puts several policies on a store, all or none of them, together with the rules that name them: a closed name is opened,
-/// and the policy of an open name is replaced, as [`RateLimiter::replace`] does. Code that puts a policy of such a name on the
+/// and the policy of an open name is replaced, as [`RateLimiter::replace`] does; `inherit` says for each of the policies how its keys
+/// start. Code that puts a policy of such a name on the
 /// store afterwards gets the open handle, whatever quotas its policy has.
 ///
 /// `build` gets the limiters, in the order of the policies, when every other step that can fail has succeeded; if it fails, nothing has
@@ -157,7 +158,7 @@ pub fn open_all(
 /// let login = Policy::gcra("login", "5/min").on(&store)?;
 /// let put = |quota: &str, log: &str| {
 ///     let policies = [Policy::gcra("login", quota).build()?, Policy::sliding_log("search", log).build()?];
-///     limiter::replace_all(&store, policies, Inherit::Spent, |limiters| Ok(limiters.to_vec()))
+///     limiter::replace_all(&store, policies, |_| Inherit::Spent, |limiters| Ok(limiters.to_vec()))
 /// };
 /// let old = put("6/min", "100/min")?;
 /// let new = put("9/min", "100/min")?;
@@ -182,11 +183,11 @@ pub fn open_all(
 pub fn replace_all<T>(
     store: impl IntoStore,
     policies: impl IntoIterator<Item = Policy>,
-    inherit: Inherit,
+    inherit: impl Fn(&Policy) -> Inherit,
     build: impl FnOnce(&[RateLimiter]) -> Result<T, ConfigError>,
 ) -> Result<T, ConfigError> {
     let (mut build, mut built) = (Some(build), None);
-    put(&store.into(), policies.into_iter().collect(), Reopening::Replace(inherit), &mut |limiters| {
+    put(&store.into(), policies.into_iter().collect(), Reopening::Replace(&inherit), &mut |limiters| {
         built = build.take().map(|build| build(limiters)).transpose()?;
         Ok(())
     })?;
@@ -195,11 +196,11 @@ pub fn replace_all<T>(
 
 /// The treatment of an open policy when its name is opened again.
 #[derive(Clone, Copy)]
-enum Reopening {
+enum Reopening<'a> {
     /// It stays and has to be equal. Opened by this line of code.
     Open(&'static Location<'static>),
-    /// It is replaced.
-    Replace(Inherit),
+    /// It is replaced, and its keys start as this says.
+    Replace(&'a dyn Fn(&Policy) -> Inherit),
 }
 
 /// The step by which one of several policies gets its handle.
@@ -225,7 +226,7 @@ impl OpenStep<'_> {
 fn put(
     store: &Arc<dyn Store>,
     policies: Vec<Policy>,
-    how: Reopening,
+    how: Reopening<'_>,
     build: &mut dyn FnMut(&[RateLimiter]) -> Result<(), ConfigError>,
 ) -> Result<Vec<RateLimiter>, ConfigError> {
     let mut names = HashSet::new();
@@ -243,6 +244,7 @@ fn put(
             (None, _) => open_first(store, policy, None),
             (Some(handle), Reopening::Open(_)) => Ok(OpenStep::Join(handle, handle.joined_by(policy)?)),
             (Some(handle), Reopening::Replace(inherit)) => {
+                let inherit = inherit(&policy);
                 Ok(OpenStep::Join(handle, handle.replacement(|_| policy, inherit)?))
             }
         });

@@ -1,9 +1,11 @@
 //! A compiled file, and the limits that it makes once its policies are open.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::StatusCode;
+use sluicegate_core::limiter::Inherit;
 use sluicegate_core::{ConfigError, Policy, RateLimiter};
 use sluicegate_tower::bandwidth::Direction;
 use sluicegate_tower::limits::{Choose, Group, Limits};
@@ -22,6 +24,8 @@ pub(crate) struct Compiled {
     pub policies: Vec<Policy>,
     /// Policies that no rule and no tier uses.
     pub unused: Vec<Policy>,
+    /// How the keys of both start where a reload changes their quotas, by the name of the policy.
+    pub inherit: HashMap<String, Inherit>,
     /// The `overrides` of both.
     pub with_keys: Arc<WithKeys>,
     /// The quotas of single keys and of tiers, each by the name of its policy or tiers and its own.
@@ -86,6 +90,12 @@ impl Compiled {
             builder = builder.exempt(move |request| sections.is_exempt(request));
         }
         builder.build()
+    }
+
+    /// How the keys of a policy start that takes the place of `old`. Other options alone change no key.
+    pub(crate) fn inherit(&self, old: &Policy, new: &Policy) -> Inherit {
+        let inherit = self.inherit.get(new.name()).filter(|_| old.quotas() != new.quotas());
+        inherit.copied().unwrap_or_default()
     }
 
     /// Whether a rule limits the bandwidth of request bodies.

@@ -91,12 +91,15 @@ pub(super) fn of(
     let choice = Choice::new(conditions.collect(), limiting);
     let unused: Vec<&KeyedPolicy> =
         file.policies.0.iter().filter_map(|(name, _)| policies.unused(&name.value)).collect();
-    let all = rules.iter().flat_map(Rule::policies).chain(unused.iter().copied());
-    let with_keys = Arc::new(WithKeys::among(all));
+    let all: Vec<&KeyedPolicy> =
+        rules.iter().flat_map(Rule::policies).chain(unused.iter().copied()).collect();
+    let inherit = all.iter().map(|keyed| (keyed.policy.name().to_owned(), keyed.inherit)).collect();
+    let with_keys = Arc::new(WithKeys::among(all.into_iter()));
     let unused = unused.into_iter().map(|keyed| keyed.policy.clone()).collect();
     Some(Compiled {
         policies: opened,
         unused,
+        inherit,
         with_keys,
         single_keys: single_keys(file),
         files,

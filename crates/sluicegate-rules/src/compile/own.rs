@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
 use std::sync::Arc;
 
+use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::{ConfigError, Policy, Quota, RateLimiter};
 use sluicegate_tower::Limit;
@@ -68,6 +69,8 @@ pub(crate) struct KeyedPolicy {
     part_of: Option<Arc<(Policy, u64, u64)>>,
     /// Whether its requests are kept for later when they exceed it.
     pub defers: bool,
+    /// How its keys start where a reload changes its quotas.
+    pub inherit: Inherit,
 }
 
 /// The policies with `overrides`, by name.
@@ -109,7 +112,8 @@ impl KeyedPolicy {
         let single = Arc::new(single_keys(&policy, overrides, problems));
         let takes = quota_by.is_some() || !single.is_empty();
         let (of_tiers, by) = (Arc::default(), by.into());
-        let mut keyed = Self { policy, single, of_tiers, by, namer: None, part_of: None, defers: false };
+        let (namer, part_of, defers, inherit) = (None, None, false, Inherit::Spent);
+        let mut keyed = Self { policy, single, of_tiers, by, namer, part_of, defers, inherit };
         if takes {
             keyed.take_quotas();
         }

@@ -48,9 +48,13 @@ impl Policies {
                 let own = (name, &entry.overrides, entry.quota_by.as_ref());
                 policy = self::policy(name, entry, problems)
                     .map(|policy| KeyedPolicy::of(policy, own, keys, problems));
-                if is_said(entry, DEFER) {
+                let defers = is_said(entry, DEFER);
+                if defers {
                     refuse_beside_defer(entry, problems);
-                    policy.iter_mut().for_each(|policy| policy.defers = true);
+                }
+                let inherit = option(entry.inherit.as_ref(), problems).unwrap_or_default();
+                if let Some(policy) = &mut policy {
+                    (policy.defers, policy.inherit) = (defers, inherit);
                 }
             }
             let known = FilePolicy { name: name.clone(), policy, room };

@@ -126,6 +126,12 @@ pub(crate) struct PolicyEntry {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub table_size: Option<At<String>>,
+    /// How the keys start where a reload changes the quotas: `spent` (spent units stay spent), `reset` (with the whole quota), `as-is` (with
+    /// the units that were left), `proportional` (with the same part) or `additive` (with the units that were left and the growth).
+    /// Default: `spent`.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::inherit")]
+    pub inherit: Option<At<String>>,
     /// Refuses a key outright that goes on after many refusals.
     #[serde(default, deserialize_with = "said")]
     pub suspend: Option<At<Suspend>>,
@@ -140,7 +146,7 @@ impl PolicyEntry {
         &self,
     ) -> impl IntoIterator<Item = (&'static str, Option<Position>)> + use<> {
         written!(
-            self; algorithm mode hidden count_rejected on_outage quota_by overrides table_size suspend tighten
+            self; algorithm mode hidden count_rejected on_outage quota_by overrides table_size inherit suspend tighten
         )
     }
 }

@@ -37,6 +37,10 @@ pub(super) fn on_outage(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(["local", "allow", "deny"]), r"^[0-9]|\$\{")
 }
 
+pub(super) fn inherit(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["spent", "reset", "as-is", "proportional", "additive"]), VARIABLE)
+}
+
 pub(super) fn headers(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(HeaderFields::ALL.map(|fields| fields.to_string())), VARIABLE)
 }

@@ -240,3 +240,62 @@ async fn a_file_with_permits_that_the_store_cannot_share_changes_nothing() {
         assert_eq!(rules.reload(), Ok(None), "it is what is in force");
     }
 }
+
+/// Twelve of twenty are spent, six of ten in the share, then the quota changes.
+#[tokio::test]
+async fn a_file_says_how_the_keys_of_a_policy_start_after_a_reload() {
+    let text = |quota: &str, inherit: &str, mode: &str| {
+        format!(
+            "version: 1
+policies:
+  a: {{ quota: {quota} by fixed-window, mode: {mode}{inherit} }}
+  b: {{ quota: {quota} by fixed-window }}
+rules:
+  - {{ name: half, only_if: {{ path: /half }}, limit: a, share: 1/2, key: everybody }}
+  - {{ name: whole, only_if: {{ path: /whole }}, limit: a, key: everybody }}
+  - {{ name: plain, only_if: {{ path: /plain }}, limit: b, key: everybody }}
+"
+        )
+    };
+    let passes = async |rules: &Rules, path: &str, requests: usize| {
+        let mut passed = 0;
+        for _ in 0..requests {
+            let request = http::Request::get(path).body(()).expect("the request is valid");
+            passed += usize::from(rules.limits().decide(&request).await.is_ok());
+        }
+        passed
+    };
+    for (inherit, of_10, of_40) in [
+        ("", 0, 28),
+        (", inherit: spent", 0, 28),
+        (", inherit: reset", 10, 40),
+        (", inherit: as-is", 8, 8),
+        (", inherit: proportional", 4, 16),
+        (", inherit: additive", 8, 28),
+    ] {
+        for (quota, left, of_b) in [("10/h", of_10, 0), ("40/h", of_40, 28)] {
+            let folder = Folder::new();
+            folder.write(&text("20/h", inherit, "enforce"));
+            let rules = open(&folder.path());
+            for (path, spent) in [("/half", 6), ("/whole", 12), ("/plain", 12)] {
+                assert_eq!(passes(&rules, path, spent).await, spent);
+            }
+            // Neither another option nor another policy starts a key afresh.
+            let of_b_alone = text("20/h", inherit, "enforce").replace("b: { quota: 20/h", "b: { quota: 21/h");
+            for other in [text("20/h", inherit, "shadow"), of_b_alone] {
+                folder.write(&other);
+                let line = rules.reload().expect("it is good").expect("it is another text").to_string();
+                assert!(line.contains("what was spent counts") && !line.contains("inherit"), "{line}");
+            }
+            folder.write(&text(quota, inherit, "enforce"));
+            let changes = rules.reload().expect("it is good").expect("it is another text");
+            let mut all = Vec::new();
+            for path in ["/half", "/whole", "/plain"] {
+                all.push(passes(&rules, path, 41).await);
+            }
+            assert_eq!(all, [left / 2, left, of_b], "{quota}{inherit}");
+            let is_said = changes.to_string().contains(&format!("by {}", inherit.trim_start_matches(", ")));
+            assert_eq!(is_said, !["", ", inherit: spent"].contains(&inherit), "{changes}");
+        }
+    }
+}

@@ -156,7 +156,7 @@ fn a_name_can_be_put_again_while_another_thread_drops_the_last_limiter_of_it() {
     let dropping = std::thread::spawn(move || taken.into_iter().for_each(drop));
     for round in 1..=100 {
         let policy = Policy::gcra("p", Quota::per_minute(round)).and("5/s").build().expect("it is valid");
-        let put = limiter::replace_all(&store, [policy], Inherit::Spent, |put| Ok(put.to_vec()));
+        let put = limiter::replace_all(&store, [policy], |_| Inherit::Spent, |put| Ok(put.to_vec()));
         let limiters = put.unwrap_or_else(|error| panic!("round {round}: {error}"));
         limiters.into_iter().for_each(|limiter| give.send(limiter).expect("it goes on"));
     }
@@ -248,7 +248,7 @@ fn a_name_that_two_lines_open_is_told_once_with_both_of_them_and_clones_are_not(
     assert_eq!(lines, [] as [String; 0], "one line in a loop");
     let lines = lines_of(|| {
         let rules = [gcra().build().unwrap()];
-        let _ruled = limiter::replace_all(&store, rules, Inherit::Spent, |all| Ok(all.to_vec())).unwrap();
+        let _ruled = limiter::replace_all(&store, rules, |_| Inherit::Spent, |all| Ok(all.to_vec())).unwrap();
         let _of_code = gcra().on(&store).unwrap();
     });
     assert_eq!(lines, [] as [String; 0], "a file stands in for what code has");

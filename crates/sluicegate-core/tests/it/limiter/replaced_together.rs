@@ -13,7 +13,7 @@ fn policies<const N: usize>(quotas: [(&str, &str); N]) -> [Policy; N] {
 }
 
 fn put<const N: usize>(store: &MemoryStore, quotas: [(&str, &str); N]) -> Vec<RateLimiter> {
-    let put = limiter::replace_all(store, policies(quotas), Inherit::Spent, |all| Ok(all.to_vec()));
+    let put = limiter::replace_all(store, policies(quotas), |_| Inherit::Spent, |all| Ok(all.to_vec()));
     put.expect("memory keeps it")
 }
 
@@ -32,7 +32,7 @@ fn limiters_have_their_policies_before_these_take_effect_for_others() {
     let swapped = limiter::replace_all(
         &store,
         policies([("a", "30/min"), ("b", "40/min"), ("c", "50/min")]),
-        Inherit::Spent,
+        |_| Inherit::Spent,
         |new| {
             assert_eq!(code.policy().to_string(), "a: 10/min (gcra)", "it is not in force for others yet");
             assert_eq!(capacities(&old), [10, 20]);
@@ -51,10 +51,12 @@ fn limiters_have_their_policies_before_these_take_effect_for_others() {
 fn when_what_stands_on_them_cannot_be_built_no_policy_takes_effect() {
     let (store, _) = store();
     let old = put(&store, [("a", "10/min")]);
-    let failed =
-        limiter::replace_all(&store, policies([("a", "30/min"), ("b", "40/min")]), Inherit::Spent, |_| {
-            Err::<(), _>(ConfigError::new(ConfigErrorKind::Layer, "no"))
-        });
+    let failed = limiter::replace_all(
+        &store,
+        policies([("a", "30/min"), ("b", "40/min")]),
+        |_| Inherit::Spent,
+        |_| Err::<(), _>(ConfigError::new(ConfigErrorKind::Layer, "no")),
+    );
     assert_eq!(failed.map_err(|error| error.to_string()), Err("no".into()));
     assert_eq!(capacities(&old), [10]);
     let shared = Policy::gcra("a", "10/min").on(&store).expect("it is open");

@@ -36,7 +36,7 @@ fn replace_all(
     policies: Vec<Policy>,
     inherit: Inherit,
 ) -> Result<Vec<RateLimiter>, ConfigError> {
-    limiter::replace_all(Arc::clone(store), policies, inherit, |all| Ok(all.to_vec()))
+    limiter::replace_all(Arc::clone(store), policies, |_| inherit, |all| Ok(all.to_vec()))
 }
 
 #[test]

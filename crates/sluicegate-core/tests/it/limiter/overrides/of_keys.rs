@@ -81,7 +81,7 @@ async fn rules_and_code_that_replace_the_policy_leave_the_key_its_quotas() {
     let limiter = Policy::gcra("p", "5/h").on(&store).unwrap();
     let replaced = |quota: &str| {
         let policy = Policy::gcra("p", quota).build().unwrap();
-        limiter::replace_all(&store, [policy], Inherit::Spent, |all| Ok(all[0].clone())).unwrap()
+        limiter::replace_all(&store, [policy], |_| Inherit::Spent, |all| Ok(all[0].clone())).unwrap()
     };
     let old = replaced("6/h");
     let standing = Overrides::of(&store).put(ten("acme")).await.unwrap();
