@@ -145,7 +145,7 @@ async fn while_the_server_is_away_requests_are_refused_or_pass_as_the_proxy_says
 }
 
 /// The status of a request with these fields, which no client library would send.
-async fn raw(proxy: SocketAddr, fields: &[u8]) -> u16 {
+pub(crate) async fn raw(proxy: SocketAddr, fields: &[u8]) -> u16 {
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     let head = [b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n", fields, b"\r\n"].concat();
     stream.write_all(&head).await.unwrap();

@@ -2,6 +2,7 @@
 
 use sluicegate_tests::servers::Server;
 
+use crate::asking_proxies::raw;
 use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get, statuses};
 use crate::processes::{Sluicegate, on_redis};
 use crate::proxies::{Around, Proxy};
@@ -47,6 +48,60 @@ async fn fifty_clients_get_exactly_what_the_rules_allow_and_what_is_refused_spen
         elsewhere.push(get(&first, proxy.address, "/free").await.status().as_u16());
     }
     assert_eq!(elsewhere, [200, 200, 429, 429], "twelve of fourteen were spent, by allowed requests alone");
+}
+
+/// Envoy took the errors that such bytes once made for an outage, and let all of these requests pass.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_envoy_that_lets_requests_pass_in_an_outage_lets_no_client_feign_one() {
+    let rules = r#"
+version: 1
+policies: { key: { quota: 3/h } }
+rules:
+  - { name: key, only_if: { domain: edge, descriptor: { key: "*" } }, limit: key, key: everybody }
+  - { name: twice, only_if: { domain: edge, descriptor: { key: "*", again: "*" } }, limit: key, key: everybody }
+"#;
+    let header = r#"- request_headers: { header_name: x-api-key, descriptor_key: key }"#;
+    let twice = format!(
+        "{header}\n                            {}",
+        header.replace("descriptor_key: key", "descriptor_key: again")
+    );
+    for is_denied in [false, true] {
+        let serving = Sluicegate::serve(rules, &[]);
+        let app = App::start().await;
+        let proxy = envoy(Around::of(&serving, &app), |text| {
+            text.replace(
+                "- actions: [{ remote_address: {} }]",
+                &format!("- actions:\n                            {header}"),
+            )
+            .replace(r#"- request_headers: { header_name: ":path", descriptor_key: path }"#, &twice)
+            .replace("\n                            - remote_address: {}", "")
+            .replace("failure_mode_deny: false", &format!("failure_mode_deny: {is_denied}"))
+        });
+        let long = [&b"X-Api-Key: "[..], &[b'a'; 50_000], b"\r\n"].concat();
+        let mut statuses = Vec::new();
+        for fields in [b"X-Api-Key: \xff\r\n", &long[..], b"X-Api-Key: \xff\xfe\r\n", &long] {
+            statuses.push(raw(proxy.address, fields).await);
+        }
+        assert_eq!(statuses, [200, 429, 429, 429], "each request spends two");
+        assert_eq!(app.served(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_spelling_of_the_path_leads_around_the_limit_of_the_shipped_files() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/serve/rules.yaml");
+    let rules = std::fs::read_to_string(file).unwrap() + "paths: { case: ignore, trailing_slash: ignore }\n";
+    let serving = Sluicegate::serve(&rules, &[]);
+    let app = App::start().await;
+    let proxy = envoy(Around::of(&serving, &app), |text| text);
+    let client = client(1);
+    let mut passed = 0;
+    for path in
+        ["/login?x=1", "/login;x", "//login", "/%6cogin", "/LOGIN", "/login/", "/a/../login", "/login?y"]
+    {
+        passed += usize::from(get(&client, proxy.address, path).await.status() == 200);
+    }
+    assert_eq!(passed, 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,15 @@
 //! Descriptors of Envoy's rate limit protocol: [`Descriptors`].
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use http::Request;
+use http::{Request, StatusCode};
 use sluicegate_core::Quota;
-use sluicegate_tower::key::{PeerAddr, RequestView};
+use sluicegate_tower::key::{MissingKey, NoPeer, PeerAddr, RequestView};
+use sluicegate_tower::limits::path::{Fold, Purpose, Spellings, spellings};
+use smallvec::smallvec;
 
 /// The entry in which Envoy sends the address of the client.
 const REMOTE_ADDRESS: &str = "remote_address";
@@ -94,14 +97,23 @@ impl Descriptors {
     }
 
     /// A request for each descriptor, to be decided by [limits](crate::Rules::limits) and [explained](crate::Rules::explain). Its peer is the
-    /// address in the entry `remote_address`, if there is one.
+    /// address in the entry `remote_address`, if there is one. An entry that is no address refuses the request where a rule reads it.
     pub fn requests(&self) -> impl ExactSizeIterator<Item = Request<()>> + '_ {
         self.0.all.iter().enumerate().map(|(place, descriptor)| {
             let mut request = Request::new(());
             request.extensions_mut().insert(RequestDescriptor { of: self.clone(), place });
-            let address = value(&descriptor.entries, REMOTE_ADDRESS);
-            if let Some(ip) = address.and_then(|address| address.parse::<IpAddr>().ok()) {
-                request.extensions_mut().insert(PeerAddr(SocketAddr::new(ip, 0)));
+            match value(&descriptor.entries, REMOTE_ADDRESS).map(str::parse::<IpAddr>) {
+                Some(Ok(ip)) => _ = request.extensions_mut().insert(PeerAddr(SocketAddr::new(ip, 0))),
+                Some(Err(_)) => {
+                    let missing = MissingKey::new("the entry remote_address of the descriptor is not an address");
+                    request.extensions_mut().insert(NoPeer(missing.rejecting(StatusCode::BAD_REQUEST)));
+                }
+                None => {
+                    let missing = MissingKey::mistake(
+                        "the descriptor has no entry remote_address: let the proxy send it, or give the rule another key",
+                    );
+                    request.extensions_mut().insert(NoPeer(missing));
+                }
             }
             request
         })
@@ -143,6 +155,26 @@ impl RequestDescriptor {
     fn descriptor(&self) -> &Descriptor {
         &self.of.0.all[self.place]
     }
+}
+
+/// Whether the value of the entry with this key is read as a path.
+pub(crate) fn is_path(key: &str) -> bool {
+    key == "path"
+}
+
+/// The texts that the value of an entry may stand for: of a path, its spellings without the query, and the value itself of any other.
+pub(crate) fn meanings<'a>(key: &str, value: &'a str, purpose: Purpose, fold: Fold) -> Spellings<'a> {
+    match value.split(['?', '#']).next() {
+        Some(path) if is_path(key) && path.starts_with('/') => {
+            spellings(path, purpose).into_iter().map(|path| fold.apply(path)).collect()
+        }
+        _ => smallvec![Cow::Borrowed(value)],
+    }
+}
+
+/// The text of a value in keys: of a path with dots, the path that they lead to.
+pub(crate) fn meaning<'a>(key: &str, value: &'a str) -> Cow<'a, str> {
+    meanings(key, value, Purpose::Limit, Fold::default()).pop().unwrap_or_default()
 }
 
 fn value<'a>(entries: &'a [(String, String)], key: &str) -> Option<&'a str> {

@@ -85,7 +85,8 @@
 //!
 //! `descriptor` names all entries of the descriptor, each with a value, a list of values, or a pattern in which `*` stands for any text. A
 //! list of entries, such as `[{ path: /upload }, { user: "*" }]`, must have the order of the proxy. `client` and `peer` are the address in the
-//! entry `remote_address`.
+//! entry `remote_address`; if a rule reads it and it is not an address, the descriptor is refused. The entry `path` is compared as the
+//! path of a request is, without its query: `/login?a=b` and `//login` are `/login`, in keys too.
 //!
 //! | word | says |
 //! |---|---|

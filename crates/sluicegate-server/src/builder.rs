@@ -195,7 +195,8 @@ impl ServerBuilder {
             .clone()
             .or_else(|| self.secrets.first().map(|secret| secret.clone().into_bytes()))
             .unwrap_or_else(|| random::<32>().to_vec());
-        let receipts = ReceiptTokens::new(Arc::clone(self.rules.store()), &signing, self.receipt_lifetime)
+        let store = Arc::clone(self.rules.store());
+        let receipts = ReceiptTokens::new(store, &signing, self.receipt_lifetime, self.bounds.receipts)
             .map_err(|error| wrong("this store cannot keep receipts").because(error))?;
         let proxies = Networks::new(&self.proxies)
             .map_err(|error| wrong("the networks of proxies cannot be read").because(error))?;
@@ -297,18 +298,21 @@ impl fmt::Debug for ServerBuilder {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// Bytes of a request body, or of a message over gRPC. Default: 65,536. Above: 413, or `RESOURCE_EXHAUSTED`.
+    /// Bytes of a request body. Default: 65,536. Above: 413.
     pub body: usize,
     /// Calls in one batch. Default: 1,000. Above: 413.
     pub batch: usize,
-    /// Descriptors in one call of Envoy's protocol. Default: 16. Above: `RESOURCE_EXHAUSTED`.
+    /// Descriptors in one call of Envoy's protocol, with 64 KiB of the message for each. Default: 16. Above: `OVER_LIMIT`.
     pub descriptors: usize,
     /// Open connections of each listener. Default: 4,096. Above: the new connection gets 503 and is closed.
     pub connections: usize,
-    /// Requests in progress at once, each until its response is sent. Default: 10,000. Above: 503, or `RESOURCE_EXHAUSTED`.
+    /// Requests in progress at once, each until its response is sent. Default: 10,000. Above: 503, or `OVER_LIMIT`.
     pub requests: usize,
     /// Requests that wait for their turn at once. Default: 1,000. Above: 503.
     pub waiting: usize,
+    /// Receipts of this process that are neither used nor expired, if only it can settle them. Each takes about 40 bytes. Default:
+    /// 1,000,000. Above: `/v1/reserve` answers 503, and spends nothing.
+    pub receipts: usize,
     /// Time for one request, with its body and its wait. Default: 30 s. Above: 408 while the body is missing,
     /// 503 otherwise; `DEADLINE_EXCEEDED` over gRPC. A connection is closed if its client takes longer than this, and at the latest after
     /// twice this time, to take a response.
@@ -328,6 +332,7 @@ impl Default for Bounds {
             connections: 4_096,
             requests: 10_000,
             waiting: 1_000,
+            receipts: 1_000_000,
             request: Duration::from_secs(30),
             handshake: Duration::from_secs(10),
             idle: Duration::from_secs(600),

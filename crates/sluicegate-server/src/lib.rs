@@ -71,6 +71,17 @@
 //! | `/proxy/forward-auth` | Caddy `forward_auth`, Traefik `forwardAuth` | `X-Forwarded-Method`, `-Uri`, `-Host` | 429, as the client gets it |
 //! | `/proxy/ext-authz` | Envoy `ext_authz` over HTTP, with this `path_prefix` | the request itself | 429, as the client gets it |
 //!
+//! A proxy may let requests pass while no server answers, so a refusal never has a status that the proxy takes for that:
+//!
+//! | proxy | takes for a server that is away | the server answers so |
+//! |---|---|---|
+//! | nginx | every status but 2xx, 401 and 403 | while it shuts down, and if nginx does not send the fields |
+//! | Envoy `ext_authz` | 5xx | while it shuts down |
+//! | Envoy's rate limit service | every status of gRPC | `UNAVAILABLE` if the store is away and no policy says what then; `UNAUTHENTICATED` without its secret; `DEADLINE_EXCEEDED` |
+//! | Caddy, Traefik | none: they refuse whatever is not 2xx | |
+//!
+//! A refusal whose own status is one of them, such as 503 of a full queue, has it in `X-Sluicegate-Status`.
+//!
 //! The peer of the request is the last address in `X-Forwarded-For`, which the proxy appends; the rest of the field is what its peer sent,
 //! and counts as `clients` of the rules file says. Without the field, a rule whose key is an address answers 500.
 //!
@@ -88,6 +99,8 @@
 //! | in the call | does |
 //! |---|---|
 //! | a descriptor to which no rule applies | is `OK`, with a full `limit_remaining` |
+//! | bytes that are not UTF-8 | are the character for unknown ones, in domains, keys and values |
+//! | a call that cannot be read or decided, or is above a [bound](Bounds) | is `OVER_LIMIT`, and has its reason in the body and once a second in the log |
 //! | several descriptors | all spend or none does; [`Charge::Each`] charges as Envoy's own server does |
 //! | `hits_addend` | multiplies the cost of each rule; a descriptor's own value takes precedence over the call's |
 //! | `hits_addend` 0 of a descriptor | spends nothing, and says whether one hit would pass |
@@ -100,7 +113,8 @@
 //! # Receipts
 //! A receipt is a signed token that expires (after 15 minutes by default) and can be used once. It holds everything that a settlement
 //! needs, so every instance with the same [secret](ServerBuilder::receipt_secret) and the same store can settle it. If the store is in
-//! memory, or an instance decided by itself during an outage, only that instance can.
+//! memory, or an instance decided by itself during an outage, only that instance can, and it lists such receipts up to a [bound](Bounds). A
+//! receipt whose policy has another algorithm since answers 410.
 //!
 //! # Authentication
 //! By default the server listens on the loopback address only. To listen elsewhere it needs a [secret](ServerBuilder::secret), client

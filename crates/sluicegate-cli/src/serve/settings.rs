@@ -83,6 +83,10 @@ pub(crate) struct ServerSettings {
     /// Requests that wait for their turn at once.
     #[arg(long, value_name = "N", env = "SLUICEGATE_MAX_WAITING", default_value_t = Bounds::default().waiting)]
     max_waiting: usize,
+    /// Receipts that are neither used nor expired, if only this process can
+    /// settle them.
+    #[arg(long, value_name = "N", env = "SLUICEGATE_MAX_RECEIPTS", default_value_t = Bounds::default().receipts)]
+    max_receipts: usize,
     /// Time for one request, with its wait.
     #[arg(long, value_name = "TIME", env = "SLUICEGATE_MAX_TIME", default_value = "30s", value_parser = time)]
     max_time: Duration,
@@ -116,6 +120,7 @@ impl ServerSettings {
         bounds.connections = self.max_connections;
         bounds.requests = self.max_requests;
         bounds.waiting = self.max_waiting;
+        bounds.receipts = self.max_receipts;
         bounds.request = self.max_time;
         let builder = builder.http(self.listen).bounds(bounds).drain(self.drain);
         let mut builder = builder.receipt_lifetime(self.receipt_lifetime).charge(match self.charge {

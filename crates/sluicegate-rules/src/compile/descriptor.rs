@@ -1,15 +1,18 @@
 //! The descriptors of Envoy's protocol that a rule is about, and the keys that are found in them.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{Extraction, KeyForm, RequestView};
+use sluicegate_tower::limits::path::{Purpose, Sense};
 
+use super::condition::Comparison;
 use super::pattern::{TextPattern, texts_of};
 use crate::at::At;
-use crate::descriptor::RequestDescriptor;
+use crate::descriptor::{RequestDescriptor, is_path, meaning, meanings};
 use crate::error::Problems;
 use crate::read::short;
 use crate::schema::{Condition, DescriptorEntries};
@@ -24,12 +27,13 @@ pub(super) struct DescriptorPattern {
 }
 
 /// The entries that a descriptor must have.
-#[derive(Default)]
 pub(super) struct EntriesPattern {
     /// Each key with its values; one of them must be present.
     all: Vec<(String, Vec<TextPattern>)>,
     /// Whether their order counts.
     is_in_order: bool,
+    comparison: Comparison,
+    sense: Sense,
 }
 
 /// The condition of a pattern that fails.
@@ -49,10 +53,16 @@ pub(super) enum DescriptorKey {
 
 impl DescriptorPattern {
     /// Returns `None` if the condition is not about descriptors.
-    pub(super) fn of(condition: &Condition, problems: &mut Problems<'_>) -> Option<Self> {
+    pub(super) fn of(
+        condition: &Condition,
+        comparison: Comparison,
+        sense: Sense,
+        problems: &mut Problems<'_>,
+    ) -> Option<Self> {
         let domains = condition.domain.as_ref().map(At::all).unwrap_or_default();
         let domains = domains.into_iter().map(|domain| domain.value).collect();
-        let entries = condition.descriptor.as_ref().map(|given| EntriesPattern::of(given, problems));
+        let entries =
+            condition.descriptor.as_ref().map(|given| EntriesPattern::of(given, comparison, sense, problems));
         condition.is_about_descriptors().then_some(Self { domains, entries })
     }
 
@@ -79,7 +89,12 @@ impl DescriptorPattern {
 }
 
 impl EntriesPattern {
-    fn of(given: &At<DescriptorEntries>, problems: &mut Problems<'_>) -> Self {
+    fn of(
+        given: &At<DescriptorEntries>,
+        comparison: Comparison,
+        sense: Sense,
+        problems: &mut Problems<'_>,
+    ) -> Self {
         let DescriptorEntries { entries, is_in_order } = &given.value;
         if entries.is_empty() {
             problems.error(given.place, "no entry is named here: write them as { remote_address: \"*\" }");
@@ -93,14 +108,24 @@ impl EntriesPattern {
                 );
                 problems.error(key.place, text);
             }
-            all.push((key.value.clone(), texts_of(values, problems)));
+            let mut texts = texts_of(values, problems);
+            if is_path(&key.value) {
+                let fold = comparison.fold(sense);
+                texts = texts.into_iter().flat_map(|text| text.folded(fold)).collect();
+            }
+            all.push((key.value.clone(), texts));
         }
-        Self { all, is_in_order: *is_in_order }
+        Self { all, is_in_order: *is_in_order, comparison, sense }
     }
 
     fn matches(&self, found: &[(String, String)]) -> bool {
         let has = |(key, values): &(String, Vec<TextPattern>), (found, value): &(String, String)| {
-            key == found && values.iter().any(|wanted| wanted.matches(value))
+            let is_wanted = |text: Cow<'_, str>| values.iter().any(|one| one.matches(&text));
+            let mut texts =
+                meanings(key, value, self.comparison.purpose, self.comparison.fold(self.sense)).into_iter();
+            // An exemption must hold for sure, and so must everything within a `not` of other sections.
+            let takes_any = (self.comparison.purpose == Purpose::Exempt) == (self.sense == Sense::NotIn);
+            key == found && if takes_any { texts.any(is_wanted) } else { texts.all(is_wanted) }
         };
         found.len() == self.all.len()
             && match self.is_in_order {
@@ -127,10 +152,12 @@ impl KeyExtractor for DescriptorKey {
             Self::Whole => {
                 let domain = Key::from(described.domain());
                 let entries = described.entries().iter();
-                Extraction::found(entries.fold(domain, |key, (name, value)| key.and(&**name).and(&**value)))
+                Extraction::found(
+                    entries.fold(domain, |key, (name, value)| key.and(&**name).and(&*meaning(name, value))),
+                )
             }
             Self::Entry(name) => match described.value(name) {
-                Some(value) if !value.is_empty() => Extraction::found(value),
+                Some(value) if !value.is_empty() => Extraction::found(&*meaning(name, value)),
                 _ => Extraction::missing(format!("the descriptor has no entry {name}")),
             },
         }
@@ -154,10 +181,11 @@ impl DescriptorKey {
         let described = RequestDescriptor::of(request)?;
         match self {
             Self::Whole => {
-                let entries = described.entries().iter().map(|(key, value)| format!("{key}={value}"));
+                let entries = described.entries().iter();
+                let entries = entries.map(|(key, value)| format!("{key}={}", meaning(key, value)));
                 Some(entries.collect::<Vec<_>>().join(","))
             }
-            Self::Entry(name) => described.value(name).map(str::to_owned),
+            Self::Entry(name) => described.value(name).map(|value| meaning(name, value).into_owned()),
         }
     }
 }

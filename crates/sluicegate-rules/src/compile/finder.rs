@@ -17,7 +17,7 @@ use super::paths::PathTree;
 use super::pattern::FieldPattern;
 use super::plan::TierPlan;
 use super::{FastMap, note};
-use crate::descriptor::RequestDescriptor;
+use crate::descriptor::{RequestDescriptor, meanings};
 
 /// Indices of rules, by a condition of each.
 #[derive(Default)]
@@ -35,6 +35,8 @@ pub(super) struct Finder {
     entries: FastMap<String, FastMap<String, Vec<usize>>>,
     /// Rules that are compared with each descriptor.
     descriptors: Vec<usize>,
+    /// The way in which paths in entries are compared.
+    comparison: Comparison,
     /// Whether no rule is found by another condition than its path.
     has_only_paths: bool,
     /// For each rule, the conditions that are still to be compared once it is found.
@@ -95,6 +97,7 @@ impl Finder {
         let mut finder = Self {
             has_only_paths: true,
             paths: PathTree::new(comparison.fold(Sense::In)),
+            comparison,
             ..Self::default()
         };
         for (place, matcher) in rules.enumerate() {
@@ -225,8 +228,9 @@ impl Finder {
     fn candidates_of(&self, described: &RequestDescriptor) -> Lists<'_> {
         let mut found = Lists::new(&self.descriptors);
         for (key, value) in described.entries() {
-            let places = self.entries.get(key).and_then(|values| values.get(value));
-            places.iter().for_each(|places| found.add(places));
+            let Some(known) = self.entries.get(key) else { continue };
+            let meanings = meanings(key, value, self.comparison.purpose, self.comparison.fold(Sense::In));
+            meanings.iter().filter_map(|text| known.get(&**text)).for_each(|places| found.add(places));
         }
         found
     }

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use sluicegate_tower::limits::path::Fold;
+
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::short;
@@ -38,6 +40,16 @@ impl TextPattern {
     /// The only text that matches, if there is one.
     pub(super) fn exact(&self) -> Option<&str> {
         if let [text] = &self.0[..] { Some(text) } else { None }
+    }
+
+    /// The texts for paths without the ignored differences: `/files/*` may be `/files` as well.
+    pub(super) fn folded(self, fold: Fold) -> impl Iterator<Item = Self> {
+        let text = fold.apply(self.to_string()).into_owned();
+        let folder = text.strip_suffix("/*").filter(|_| fold.trailing_slash).map(str::to_owned);
+        [Some(text), folder]
+            .into_iter()
+            .flatten()
+            .map(|text| Self(text.split('*').map(str::to_owned).collect()))
     }
 
     pub(super) fn matches(&self, text: &str) -> bool {

@@ -10,12 +10,16 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::{
     Code, DescriptorStatus, RateLimit,
 };
 use envoy_types::pb::google::protobuf;
-use http::{Request, Response};
+use http::header::CONTENT_TYPE;
+use http::{Request, Response, StatusCode};
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
 use sluicegate_tower::limits::{Limits, Refused};
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::respond::ProblemJson;
+
+use crate::app::RareLine;
+use crate::http::CallProblem;
 
 /// The decisions on the descriptors of a call.
 pub(super) struct DescriptorAnswers {
@@ -101,6 +105,26 @@ impl DescriptorAnswers {
             raw_body: response.into_body().into(),
             ..RateLimitResponse::default()
         }
+    }
+}
+
+/// The answer to a call that cannot be decided, for this reason.
+pub(super) fn over_limit(problem: &str) -> RateLimitResponse {
+    static REFUSED: RareLine = RareLine::new();
+    if REFUSED.is_due() {
+        tracing::warn!("a call over gRPC is refused: {problem}; said once a second");
+    }
+    let problem = CallProblem::new(StatusCode::TOO_MANY_REQUESTS, problem);
+    let content_type = HeaderValue {
+        key: CONTENT_TYPE.as_str().to_owned(),
+        value: "application/problem+json".to_owned(),
+        ..HeaderValue::default()
+    };
+    RateLimitResponse {
+        overall_code: Code::OverLimit.into(),
+        response_headers_to_add: vec![content_type],
+        raw_body: problem.json().to_string().into_bytes(),
+        ..RateLimitResponse::default()
     }
 }
 

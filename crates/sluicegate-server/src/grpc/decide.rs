@@ -3,13 +3,11 @@
 use std::sync::Arc;
 
 use http::Request;
-use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::{DecisionFuture, Mode, QuotaStatus};
 use sluicegate_core::{Policy, StoreError};
 use sluicegate_tower::limits::{Limits, Refused};
 use sluicegate_tower::rate_limit::Decided;
-use tonic::Status;
 
 use crate::app::{App, Charge, RareLine};
 use crate::asks::{LimiterAsk, LimiterAsks};
@@ -28,14 +26,18 @@ struct DescriptorAsks {
 struct StoreCall<'a>(Vec<&'a DescriptorAsks>);
 
 /// Decides a call by the rules.
-pub(super) async fn decide(app: &App, limits: &Limits, call: EnvoyCall) -> Result<DescriptorAnswers, Status> {
+pub(super) async fn decide(
+    app: &App,
+    limits: &Limits,
+    call: EnvoyCall,
+) -> Result<DescriptorAnswers, StoreError> {
     let (mut answer, mut asking) =
         (DescriptorAnswers::of(call.hits.len()), Vec::with_capacity(call.hits.len()));
     for (place, (request, hits)) in call.descriptors.requests().zip(&call.hits).enumerate() {
         match LimiterAsks::of(limits, (&request).into()) {
             Ok(asks) => asking.push(DescriptorAsks { place, hits: *hits, asks }),
             Err(_) => {
-                if let Some(refused) = refused(limits, &request).await? {
+                if let Some(refused) = refused(limits, &request).await {
                     answer.refuse(place, refused);
                 }
             }
@@ -56,7 +58,7 @@ pub(super) async fn decide(app: &App, limits: &Limits, call: EnvoyCall) -> Resul
     let asked: Vec<_> =
         groups.into_iter().chain(refunds).filter(|group| !group.0.is_empty()).map(StoreCall::ask).collect();
     for (group, decision) in asked {
-        let decided = Decided::new(decision.await.map_err(status)?, group.policies());
+        let decided = Decided::new(decision.await?, group.policies());
         answer.add(decided, |status| group.place(status));
     }
     for DescriptorAsks { hits, asks, .. } in &asking {
@@ -68,18 +70,13 @@ pub(super) async fn decide(app: &App, limits: &Limits, call: EnvoyCall) -> Resul
 }
 
 /// The refusal of a rule without a limit, such as one under `deny`; nothing is spent.
-async fn refused(limits: &Limits, request: &Request<()>) -> Result<Option<Box<Refused>>, Status> {
-    let Err(refused) = limits.decide(request).await else { return Ok(None) };
-    match refused.refusal(request).status().is_server_error() {
-        true => {
-            static REFUSED: RareLine = RareLine::new();
-            if REFUSED.is_due() {
-                tracing::error!(%refused, "a rule cannot be decided for a descriptor; said once a second");
-            }
-            Err(Status::internal(refused.to_string()))
-        }
-        false => Ok(Some(refused)),
+async fn refused(limits: &Limits, request: &Request<()>) -> Option<Box<Refused>> {
+    static REFUSED: RareLine = RareLine::new();
+    let refused = limits.decide(request).await.err()?;
+    if refused.refusal(request).status().is_server_error() && REFUSED.is_due() {
+        tracing::error!(%refused, "a rule cannot be decided for a descriptor, which is refused; said once a second");
     }
+    Some(refused)
 }
 
 impl<'a> StoreCall<'a> {
@@ -107,21 +104,5 @@ impl<'a> StoreCall<'a> {
     /// The descriptor that a status is about.
     fn place(&self, status: &QuotaStatus) -> Option<usize> {
         self.asked().nth(status.policy_index()).map(|(asking, _)| asking.place)
-    }
-}
-
-fn status(error: StoreError) -> Status {
-    match error.kind() {
-        StoreErrorKind::TooManyQuotas => Status::resource_exhausted(format!(
-            "the descriptors of the call meet too many quotas to be decided together: {error}"
-        )),
-        _ if error.may_succeed_later() => Status::unavailable(error.to_string()),
-        _ => {
-            static FAILED: RareLine = RareLine::new();
-            if FAILED.is_due() {
-                tracing::error!(%error, "a call failed; said once a second");
-            }
-            Status::internal(error.to_string())
-        }
     }
 }

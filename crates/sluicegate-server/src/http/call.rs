@@ -341,8 +341,14 @@ async fn by_rules(app: &App, limits: &Limits, request: &Request<()>) -> Replied 
 async fn decide(app: &App, limits: &Limits, verb: Verb, call: &HttpCall, asks: &LimiterAsks) -> Replied {
     match verb {
         Verb::Reserve => {
+            let place = app.receipts.place().ok_or_else(|| {
+                let most = app.bounds.receipts;
+                CallProblem::temporary(format!(
+                    "{most} receipts are neither used nor expired, the most that this server keeps: settle them, or ask later"
+                ))
+            })?;
             let mut decision = reserve(app, call, asks).await?;
-            let receipt = app.receipts.write(asks.receipts(&mut decision));
+            let receipt = app.receipts.write(asks.receipts(&mut decision), place);
             Ok(reply(limits, asks, decision, receipt))
         }
         Verb::Peek => Ok(HttpReply::Reported(asks.label(asks.decide(Mode::Peek).await?), None)),

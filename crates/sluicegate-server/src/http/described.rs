@@ -7,7 +7,7 @@ use http::header::HOST;
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use sluicegate_tower::key::PeerAddr;
+use sluicegate_tower::key::{MissingKey, NoPeer, PeerAddr};
 
 /// A request as the caller received it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -64,8 +64,13 @@ impl DescribedRequest {
             let value = host.parse().map_err(|_| format!("{host:?} is not a host"))?;
             request.headers_mut().insert(HOST, value);
         }
-        if let Some(peer) = &self.peer {
-            request.extensions_mut().insert(PeerAddr(address(peer)?));
+        match &self.peer {
+            Some(peer) => _ = request.extensions_mut().insert(PeerAddr(address(peer)?)),
+            None => {
+                let missing =
+                    MissingKey::mistake("the described request has no \"peer\": let the caller name it");
+                request.extensions_mut().insert(NoPeer(missing));
+            }
         }
         Ok(request)
     }

@@ -19,10 +19,10 @@ use futures_util::future::join_all;
 use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 
+pub(crate) use self::problem::CallProblem;
 use crate::app::{App, InProgress};
 use crate::http::answer::HttpReply;
 use crate::http::call::{HttpCall, Settlement, Verb};
-use crate::http::problem::CallProblem;
 
 /// Everything that is served over HTTP.
 pub(crate) fn router(app: Arc<App>) -> Router {
@@ -38,9 +38,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/metrics", get(metrics))
         .route_layer(bounds())
         .route_layer(middleware::from_fn_with_state(Arc::clone(&app), with_secret));
-    let proxies = proxy::routes()
-        .route_layer(bounds())
-        .route_layer(middleware::from_fn_with_state(Arc::clone(&app), proxy::if_named));
+    let proxies =
+        proxy::routes().route_layer(middleware::from_fn_with_state(Arc::clone(&app), proxy::if_named));
     // Without bounds, because it costs nothing to answer them. Probes are answered under any load, or a busy process would be restarted.
     let open = Router::new()
         .route("/openapi.json", get(openapi))
@@ -81,20 +80,21 @@ async fn with_secret(State(app): State<Arc<App>>, request: Request, next: Next) 
 
 /// Bounds the number of requests and the time of each. It is inside of what lets callers in, so that nobody else takes a permit.
 async fn within_bounds(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    let Ok(in_progress) = Arc::clone(&app.in_progress).try_acquire_owned() else {
+    bounded(&app, next.run(request)).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+/// The response, within the bounds.
+async fn bounded(app: &App, response: impl Future<Output = Response>) -> Result<Response, CallProblem> {
+    let in_progress = Arc::clone(&app.in_progress).try_acquire_owned().map_err(|_| {
         let most = app.bounds.requests;
-        return CallProblem::temporary(format!(
-            "{most} requests are in progress, the most that this server accepts"
-        ))
-        .into_response();
-    };
+        CallProblem::temporary(format!("{most} requests are in progress, the most that this server accepts"))
+    })?;
     let longest = app.bounds.request;
-    let mut response = tokio::time::timeout(longest, next.run(request)).await.unwrap_or_else(|_| {
+    let mut response = tokio::time::timeout(longest, response).await.map_err(|_| {
         CallProblem::temporary(format!("this took longer than {longest:?}, the time for a request"))
-            .into_response()
-    });
+    })?;
     response.extensions_mut().insert(InProgress::new(in_progress));
-    response
+    Ok(response)
 }
 
 async fn settle(State(app): State<Arc<App>>, request: Request) -> Response {

@@ -14,7 +14,7 @@ use crate::receipt::RedeemError;
 
 /// A call was not performed (RFC 9457).
 #[derive(Debug)]
-pub(super) struct CallProblem {
+pub(crate) struct CallProblem {
     pub(super) status: StatusCode,
     pub(super) detail: String,
     /// Whether the same call may succeed in a second.
@@ -22,7 +22,7 @@ pub(super) struct CallProblem {
 }
 
 impl CallProblem {
-    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into(), is_temporary: false }
     }
 
@@ -51,7 +51,7 @@ impl CallProblem {
         self.is_temporary.then_some(1)
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         json!({
             "type": "about:blank",
             "title": self.status.canonical_reason().unwrap_or("Error"),
@@ -86,6 +86,10 @@ impl From<RedeemError> for CallProblem {
             RedeemError::Expired => {
                 Self::new(StatusCode::GONE, "the receipt has expired, or its policy is gone")
             }
+            RedeemError::Changed => Self::new(
+                StatusCode::GONE,
+                "the policy of the receipt has another algorithm since: its units cannot be given back",
+            ),
             RedeemError::Used => Self::new(StatusCode::CONFLICT, "the receipt was used before"),
             RedeemError::Elsewhere => Self::new(
                 StatusCode::GONE,

@@ -19,16 +19,16 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
-use sluicegate_tower::key::PeerAddr;
+use sluicegate_tower::key::{MissingKey, NoPeer, PeerAddr};
 use sluicegate_tower::respond::ProblemJson;
 
 use crate::app::{App, RareLine};
 use crate::http::described::address;
-use crate::http::problem::CallProblem;
+use crate::http::{CallProblem, bounded};
 
 const EXT_AUTHZ: &str = "/proxy/ext-authz";
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// The status of a refusal, for nginx, which passes on 401 and 403 only.
+/// The status of a refusal, where the proxy would take it for that of a server that is away.
 const STATUS: HeaderName = HeaderName::from_static("x-sluicegate-status");
 
 /// The characters of a target that proxies accept and the type does not, in addition to those that are not ASCII.
@@ -57,7 +57,12 @@ enum Dialect {
 
 /// The endpoints.
 pub(super) fn routes() -> Router<Arc<App>> {
-    let ask = |dialect| any(move |State(app): State<Arc<App>>, request| ask(app, dialect, request));
+    let ask = |dialect| {
+        any(async move |State(app): State<Arc<App>>, request| {
+            let answer = bounded(&app, ask(&app, dialect, request)).await;
+            answer.unwrap_or_else(|problem| dialect.refusal(problem.into_response()))
+        })
+    };
     Router::new()
         .route("/proxy/nginx", ask(Dialect::Nginx))
         .route("/proxy/forward-auth", ask(Dialect::ForwardAuth))
@@ -75,7 +80,7 @@ pub(super) async fn if_named(State(app): State<Arc<App>>, request: Request, next
     }
 }
 
-async fn ask(app: Arc<App>, dialect: Dialect, request: Request) -> Response {
+async fn ask(app: &App, dialect: Dialect, request: Request) -> Response {
     let (mut head, _) = request.into_parts();
     let original = match dialect.original(&mut head) {
         Ok(original) => original,
@@ -132,19 +137,29 @@ impl Dialect {
             headers.insert(HOST, HeaderValue::from_str(authority.as_str()).map_err(|_| wrong("host"))?);
         }
         let mut original = http::Request::new(());
-        if let Some(peer) = take_peer(&mut headers)? {
-            original.extensions_mut().insert(PeerAddr(peer));
+        match take_peer(&mut headers)? {
+            Some(peer) => _ = original.extensions_mut().insert(PeerAddr(peer)),
+            None => {
+                let missing =
+                    MissingKey::mistake("the proxy sends no X-Forwarded-For with the address of its peer");
+                original.extensions_mut().insert(NoPeer(missing));
+            }
         }
         (*original.method_mut(), *original.uri_mut(), *original.headers_mut()) = (method, uri, headers);
         Ok(original)
     }
 
+    /// The refusal in a status that the proxy does not take for that of a server that is away: nginx knows 401 and 403 only, and Envoy takes
+    /// all from 500 on for it. The others pass on every status.
     fn refusal(self, mut refusal: Response) -> Response {
-        if self == Self::Nginx {
-            let status = HeaderValue::from(refusal.status().as_u16());
-            refusal.headers_mut().insert(STATUS, status);
-            *refusal.status_mut() = StatusCode::FORBIDDEN;
-        }
+        let status = match self {
+            Self::Nginx => StatusCode::FORBIDDEN,
+            Self::ExtAuthz if refusal.status().is_server_error() => StatusCode::TOO_MANY_REQUESTS,
+            Self::ExtAuthz | Self::ForwardAuth => return refusal,
+        };
+        let own = HeaderValue::from(refusal.status().as_u16());
+        refusal.headers_mut().insert(STATUS, own);
+        *refusal.status_mut() = status;
         refusal
     }
 }

@@ -11,11 +11,15 @@ use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_response::rate_li
 use envoy_types::pb::envoy::service::ratelimit::v3::rate_limit_service_client::RateLimitServiceClient;
 use envoy_types::pb::envoy::service::ratelimit::v3::{RateLimitRequest, RateLimitResponse};
 use envoy_types::pb::google::protobuf::UInt64Value;
+use prost::Message as _;
+use prost::bytes::BufMut as _;
 use serde_json::{Value, json};
 use sluicegate_server::{Bounds, Charge};
 use sluicegate_tests::log::Log;
 use tokio::time::Instant;
 use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::transport::Endpoint;
 
 use crate::support::Served;
 
@@ -51,6 +55,57 @@ pub(crate) fn call(domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateL
 pub(crate) async fn ask(served: &Served, call: RateLimitRequest) -> Result<RateLimitResponse, Status> {
     let mut client = RateLimitServiceClient::connect(format!("http://{}", served.grpc)).await.unwrap();
     client.should_rate_limit(call).await.map(tonic::Response::into_inner)
+}
+
+/// Asks by the bytes of a message.
+async fn ask_by(served: &Served, message: Vec<u8>) -> Result<RateLimitResponse, Status> {
+    let channel = Endpoint::new(format!("http://{}", served.grpc)).unwrap().connect().await.unwrap();
+    let mut client = tonic::client::Grpc::new(channel);
+    client.ready().await.unwrap();
+    let method = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit".parse().unwrap();
+    client.unary(tonic::Request::new(message), method, BytesOut).await.map(tonic::Response::into_inner)
+}
+
+/// Sends bytes as a message, and reads answers.
+struct BytesOut;
+
+impl Codec for BytesOut {
+    type Encode = Vec<u8>;
+    type Decode = RateLimitResponse;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for BytesOut {
+    type Item = Vec<u8>;
+    type Error = Status;
+
+    fn encode(&mut self, message: Vec<u8>, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        std::io::Write::write_all(&mut buffer.writer(), &message)
+            .map_err(|error| Status::from_error(error.into()))
+    }
+}
+
+impl Decoder for BytesOut {
+    type Item = RateLimitResponse;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<RateLimitResponse>, Status> {
+        RateLimitResponse::decode(buffer).map(Some).map_err(|error| Status::from_error(error.into()))
+    }
+}
+
+/// The reason of a refusal.
+fn detail(answer: &RateLimitResponse) -> String {
+    String::from_utf8_lossy(&answer.raw_body).replace("\\\"", "\"")
 }
 
 async fn answered(served: &Served, domain: &str, descriptors: Vec<RateLimitDescriptor>) -> RateLimitResponse {
@@ -174,9 +229,9 @@ async fn a_limit_in_the_descriptor_is_the_quota_of_its_key_where_the_policy_says
     let answer = answered(&served, "edge", vec![with(100, 2)]).await;
     assert_eq!(answer.statuses[0].limit_remaining, 4, "the rules say five");
     for (requests, unit, said) in [(0, 2, "is 0"), (5, 0, "no unit"), (5, 77, "no unit")] {
-        let status = ask(&served, call("spend", vec![with(requests, unit)])).await.unwrap_err();
-        assert_eq!(status.code(), tonic::Code::InvalidArgument);
-        assert!(status.message().contains(said), "{status}");
+        let answer = answered(&served, "spend", vec![with(requests, unit)]).await;
+        assert_eq!(answer.overall_code(), Code::OverLimit);
+        assert!(detail(&answer).contains(said), "{answer:?}");
     }
 }
 
@@ -215,25 +270,44 @@ async fn a_denial_refuses_the_call_and_the_other_descriptors_spend_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_call_or_over_a_bound_is_told_so() {
+async fn a_call_that_cannot_be_read_or_is_above_a_bound_is_refused_and_is_no_error() {
     let served = Served::with(RULES, |builder| builder).await;
     let most = Bounds::default().descriptors;
-    for (call, code, said) in [
-        (call("", vec![user("ada")]), tonic::Code::InvalidArgument, "the domain is empty"),
-        (call("edge", vec![]), tonic::Code::InvalidArgument, "no descriptors"),
-        (
-            call("edge", vec![user("ada"); most + 1]),
-            tonic::Code::ResourceExhausted,
-            "17 descriptors; at most 16",
-        ),
-        (call("edge", vec![user(&"a".repeat(70_000))]), tonic::Code::ResourceExhausted, "65536 bytes"),
-        (call("mistake", vec![user("ada")]), tonic::Code::Internal, "peer"),
+    let long = "a".repeat(60 * 1024);
+    for (call, said) in [
+        (call("", vec![user("ada")]), "the domain of the call is empty"),
+        (call("edge", vec![]), "no descriptors"),
+        (call("edge", vec![user("ada"); most + 1]), "17 descriptors; at most 16"),
+        (call("edge", vec![user(&long.repeat(19))]), "1114112 bytes"),
+        (call("mistake", vec![user("ada")]), "does not know who is asking"),
+        (call("mistake", vec![descriptor(&[("remote_address", "unix:")])]), "remote_address"),
     ] {
-        let status = ask(&served, call).await.unwrap_err();
-        assert_eq!(status.code(), code, "{status}");
-        assert!(status.message().contains(said), "{status}");
+        let answer = ask(&served, call).await.unwrap();
+        assert_eq!(answer.overall_code(), Code::OverLimit, "{said}");
+        assert!(detail(&answer).contains(said), "{said}: {answer:?}");
+    }
+    for message in [&b"\xff\xff\xff\xff\xff"[..], b"\x0a\x7fa", b""] {
+        let answer = ask_by(&served, message.to_vec()).await.unwrap();
+        assert_eq!(answer.overall_code(), Code::OverLimit, "{message:?}");
     }
     assert_eq!(answered(&served, "edge", vec![path("/a"); most]).await.statuses.len(), most);
+    let answer = answered(&served, "edge", vec![user(&long); most]).await;
+    assert_eq!((answer.overall_code(), answer.statuses.len()), (Code::OverLimit, most), "five are allowed");
+}
+
+/// Such bytes once made the call an error, for which Envoy lets requests pass.
+#[tokio::test]
+async fn bytes_that_are_no_text_are_read_and_counted() {
+    let served = Served::with(RULES, |builder| builder).await;
+    for (of, expected) in [("user", [Code::Ok, Code::OverLimit]), ("\u{7f}", [Code::Ok; 2])] {
+        let mut message = call("edge", vec![descriptor(&[(of, "a\u{7f}")])]).encode_to_vec();
+        message.iter_mut().filter(|byte| **byte == 0x7f).for_each(|byte| *byte = 0xff);
+        let mut found = Vec::new();
+        for _ in 0..6 {
+            found.push(ask_by(&served, message.clone()).await.unwrap().overall_code());
+        }
+        assert_eq!([found[4], found[5]], expected, "{of:?}: {found:?}");
+    }
 }
 
 #[tokio::test]
@@ -241,11 +315,13 @@ async fn descriptors_that_cannot_be_decided_write_one_line_a_second_into_the_log
     let (log, served) = (Log::of_this_thread(), Served::with(RULES, |builder| builder).await);
     let began = Instant::now();
     for _ in 0..20 {
-        let status = ask(&served, call("mistake", vec![user("ada")])).await.unwrap_err();
-        assert_eq!(status.code(), tonic::Code::Internal);
+        assert_eq!(answered(&served, "mistake", vec![user("ada")]).await.overall_code(), Code::OverLimit);
+        assert_eq!(answered(&served, "edge", vec![]).await.overall_code(), Code::OverLimit);
     }
-    let lines = log.lines().into_iter().filter(|line| line.contains("cannot be decided for")).count();
-    assert!(lines as u64 <= began.elapsed().as_secs() + 1, "{lines} lines");
+    for said in ["the descriptor has no entry remote_address", "the call has no descriptors"] {
+        let lines = log.lines().into_iter().filter(|line| line.contains(said)).count();
+        assert!(lines as u64 <= began.elapsed().as_secs() + 1, "{said}: {lines} lines");
+    }
 }
 
 #[tokio::test]

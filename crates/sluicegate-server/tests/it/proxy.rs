@@ -2,6 +2,7 @@
 
 use http::HeaderValue;
 use reqwest::RequestBuilder;
+use sluicegate_server::Bounds;
 use sluicegate_tests::log::Log;
 use tokio::time::Instant;
 
@@ -148,6 +149,21 @@ async fn a_described_request_that_cannot_be_read_is_refused_as_the_proxy_underst
             let passed_on = if dialect == "/proxy/nginx" { 403 } else { 400 };
             assert_eq!(answered.status, passed_on, "{dialect}: {answered:?}");
             assert!(answered.detail().contains("cannot be read"), "{dialect}: {answered:?}");
+        }
+    }
+}
+
+/// Envoy once took the status of a refusal for that of a server that is away, and let the requests pass where it was told to.
+#[tokio::test]
+async fn a_refusal_has_no_status_that_its_proxy_takes_for_an_outage() {
+    let busy = RULES.replace("on_missing_key: 401", "on_missing_key: 503");
+    let mut bounds = Bounds::default();
+    bounds.requests = 0;
+    for (rules, bounds) in [(&*busy, Bounds::default()), (RULES, bounds)] {
+        let served = Served::with(rules, |builder| builder.proxy("127.0.0.1").bounds(bounds)).await;
+        for (dialect, passed_on) in PATHS.into_iter().zip([403, 503, 429]) {
+            let (own, answered) = status(about(&served, dialect, ("GET", "/members/7"), "192.0.2.7")).await;
+            assert_eq!((own, answered.status), (503, passed_on), "{dialect}: {answered:?}");
         }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use sluicegate_core::{MemoryStore, Store};
+use sluicegate_server::Bounds;
 use sluicegate_tests::memory;
 
 use crate::support::{RULES, Served, by_name};
@@ -125,6 +126,50 @@ async fn a_receipt_of_a_policy_that_has_left_the_rules_is_over() {
     let without = RULES.replace("  turns: { quota: 100/s burst 1 }\n", "");
     served.rules.replace(crate::support::parse(&without)).unwrap();
     assert_eq!(served.ask("/v1/refund", json!({ "receipt": reserved.receipt() })).await.status, 410);
+}
+
+/// Used receipts once were keys of a table that forgets, and units came back twice.
+#[tokio::test]
+async fn a_receipt_is_used_once_however_many_others_were_and_a_full_list_refuses_new_ones() {
+    let (store, clock) = (MemoryStore::builder().table_size(8), memory::store().1);
+    let store = store.clock(clock.clone()).build().unwrap();
+    let mut bounds = Bounds::default();
+    bounds.receipts = 3;
+    let served = Served::of(by_name(store, RULES), clock, |builder| builder.bounds(bounds)).await;
+    let reserve = |cost: u64| json!({ "policy": "mail", "key": "ada", "cost": cost });
+    let first = served.ask("/v1/reserve", reserve(2)).await;
+    let give_back = |receipt: &str| json!({ "receipt": receipt });
+    assert_eq!(served.ask("/v1/refund", give_back(first.receipt())).await.status, 200);
+    for number in 0..200 {
+        let other = json!({ "policy": "mail", "key": number });
+        let other = served.ask("/v1/reserve", other).await;
+        assert_eq!(served.ask("/v1/refund", give_back(other.receipt())).await.status, 200);
+        assert_eq!(served.ask("/v1/refund", give_back(first.receipt())).await.status, 409, "{number}");
+    }
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        open.push(served.ask("/v1/reserve", reserve(2)).await);
+    }
+    let refused = served.ask("/v1/reserve", reserve(2)).await;
+    assert!(refused.status == 503 && refused.detail().starts_with("3 receipts"), "{refused:?}");
+    assert_eq!(remaining(&served).await, 4, "the refused call has spent nothing");
+    let rest = served.ask("/v1/refund", json!({ "receipt": open[0].receipt(), "units": 1 })).await;
+    assert_eq!(served.ask("/v1/reserve", reserve(1)).await.status, 503, "the rest has the place");
+    assert_eq!(served.ask("/v1/refund", give_back(rest.receipt())).await.status, 200);
+    assert_eq!(served.ask("/v1/reserve", reserve(7)).await.status, 429, "a refusal keeps no place");
+    assert_eq!(served.ask("/v1/reserve", reserve(1)).await.status, 200);
+}
+
+/// It once said 200 and gave nothing back.
+#[tokio::test]
+async fn a_receipt_whose_policy_has_another_algorithm_says_so() {
+    let served = Served::start().await;
+    let reserved = served.ask("/v1/reserve", json!({ "policy": "mail", "key": "ada", "cost": 5 })).await;
+    for (quota, status) in [("10/h, algorithm: fixed-window", 410), ("20/h", 200)] {
+        served.rules.replace(crate::support::parse(&RULES.replace("10/h", quota))).unwrap();
+        let answered = served.ask("/v1/refund", json!({ "receipt": reserved.receipt() })).await;
+        assert_eq!(answered.status, status, "{quota}: {answered:?}");
+    }
 }
 
 #[tokio::test]

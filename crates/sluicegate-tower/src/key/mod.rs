@@ -64,7 +64,9 @@ pub use self::extractor::KeyExtractor;
 pub use self::form::KeyForm;
 pub use self::function::{extract_fn, key_fn, key_from_extension};
 pub use self::header::HeaderKey;
-pub use self::ip::{ClientIp, ForwardedFaults, IntoNetworks, Networks, OnMalformed, PeerAddr, PeerIp};
+pub use self::ip::{
+    ClientIp, ForwardedFaults, IntoNetworks, Networks, NoPeer, OnMalformed, PeerAddr, PeerIp,
+};
 #[doc(hidden)]
 pub use self::missing::{Keyed, WhenMissing};
 pub use self::missing::{MissingKey, OnMissingKey};

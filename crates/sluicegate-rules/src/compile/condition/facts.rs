@@ -15,7 +15,7 @@ use crate::compile::plan::TierPlan;
 use crate::descriptor::RequestDescriptor;
 
 /// The way in which the conditions of a section compare paths.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Comparison {
     pub purpose: Purpose,
     /// The ignored differences where a path must match, and where it must not.

@@ -61,7 +61,7 @@ impl Matcher {
             .not
             .as_ref()
             .map(|not| Box::new(Self::in_sense(&not.value, (keys, tiers), (comparison, opposite), problems)));
-        let descriptor = DescriptorPattern::of(condition, problems);
+        let descriptor = DescriptorPattern::of(condition, comparison, sense, problems);
         Self {
             descriptor,
             paths,

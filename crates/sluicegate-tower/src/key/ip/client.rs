@@ -13,7 +13,7 @@ use super::elements::FromTheRight;
 use super::faults::{Faults, ForwardedFaults, describe, is_malformed};
 use super::forwarded;
 use super::networks::{IntoNetworks, Networks};
-use super::peer::{NO_PEER, X_FORWARDED_FOR, peer};
+use super::peer::{X_FORWARDED_FOR, no_peer, peer};
 use super::walk::{Proxies, WalkEnd, single, walk};
 use crate::key::text::{config_error, header_name};
 use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
@@ -267,7 +267,7 @@ impl KeyExtractor for ClientIp {
             (Some(ip), _) => Extraction::found(self.grouping.key(ip)),
             // An extractor that trusts every peer needs no peer address, and a Unix socket has none.
             (None, Some(fault)) => Extraction::missing(describe(fault)),
-            (None, None) => MissingKey::mistake(NO_PEER).into(),
+            (None, None) => no_peer(request).into(),
         }
     }
 

@@ -13,4 +13,4 @@ mod walk;
 pub use self::client::{ClientIp, OnMalformed};
 pub use self::faults::ForwardedFaults;
 pub use self::networks::{IntoNetworks, Networks};
-pub use self::peer::{PeerAddr, PeerIp};
+pub use self::peer::{NoPeer, PeerAddr, PeerIp};

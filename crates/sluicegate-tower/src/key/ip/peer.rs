@@ -74,7 +74,7 @@ impl KeyExtractor for PeerIp {
                 at_a_peer(request.headers);
                 Extraction::found(self.grouping.key(ip))
             }
-            None => MissingKey::mistake(NO_PEER).into(),
+            None => no_peer(request).into(),
         }
     }
 
@@ -87,7 +87,19 @@ impl KeyExtractor for PeerIp {
     }
 }
 
-pub(super) const NO_PEER: &str = "no peer address: serve with into_make_service_with_connect_info::<SocketAddr>(), behind a Unix socket use ClientIp::hops(1), put a PeerAddr into the request's extensions, or choose OnMissingKey::Share";
+/// The reason why a request has no peer, in its extensions in place of a [`PeerAddr`]: for servers that know requests from descriptions.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it is a name for a reason, made by servers")]
+pub struct NoPeer(pub MissingKey);
+
+/// The missing key of a request without a peer.
+pub(super) fn no_peer(request: RequestView<'_>) -> MissingKey {
+    let told = request.extensions.get().map(|NoPeer(missing)| missing.clone());
+    told.unwrap_or_else(|| MissingKey::mistake(NO_PEER))
+}
+
+const NO_PEER: &str = "no peer address: serve with into_make_service_with_connect_info::<SocketAddr>(), behind a Unix socket use ClientIp::hops(1), put a PeerAddr into the request's extensions, or choose OnMissingKey::Share";
 
 /// The peer's address, if the server passes it on; an unspecified address counts as unknown.
 #[inline]
