@@ -12,25 +12,17 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::{get, post};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
-use sluicegate::observed::Observed;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
+use sluicegate::observed::{BUCKETS, Observed};
 use sluicegate::redis::RedisStore;
 use sluicegate::status::StatusPage;
 use sluicegate::{ConfigError, MemoryStore, Policy, RateLimitExt, RateLimitLayer, Resilient};
 use sluicegate_examples::listen;
 
-/// From 50 us to 1 s, with the 5 ms that an alert asks for. Without buckets the exporter renders summaries, which cannot be added
-/// up over instances.
-const DECISIONS: [f64; 12] =
-    [0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0];
-const WAITS: [f64; 7] = [0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-
 /// The recorder that all metrics of this process go to.
 pub(crate) fn recorder() -> Result<PrometheusHandle, Box<dyn Error>> {
-    let handle = PrometheusBuilder::new()
-        .set_buckets(&DECISIONS)?
-        .set_buckets_for_metric(Matcher::Full("rate_limit_wait_seconds".to_owned()), &WAITS)?
-        .install_recorder()?;
+    // Without buckets the exporter renders summaries, on which the alerts do not fire.
+    let handle = PrometheusBuilder::new().set_buckets(&BUCKETS)?.install_recorder()?;
     let upkeep = handle.clone();
     tokio::spawn(async move {
         loop {

@@ -2,7 +2,7 @@
 //! "Logins" of the cookbook with all of its items public, `waiting::at_most_n_at_once_2` the second block under "At most N at once".
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 /// The pages, from the root of the repository.
@@ -17,6 +17,7 @@ const PLACES: [(&str, &str); 3] = [
 
 fn main() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let out = PathBuf::from(env::var("OUT_DIR").expect("cargo says where"));
     let mut modules = String::new();
     for page in PAGES {
         let path = root.join(page);
@@ -26,10 +27,11 @@ fn main() {
         // The README of a crate is called after its folder.
         let folder = Path::new(page).parent().and_then(Path::file_name).filter(|_| stem == "README");
         let name = folder.unwrap_or(stem).to_string_lossy().to_lowercase().replace('-', "_");
-        writeln!(modules, "pub(crate) mod {name} {{\n{}}}", recipes(&text)).expect("text takes text");
+        let page = recipes(&text);
+        fs::write(out.join(format!("{name}.rs")), &page).expect("the file is written");
+        writeln!(modules, "pub(crate) mod {name} {{\n{page}}}").expect("text takes text");
     }
-    let out = env::var("OUT_DIR").expect("cargo says where");
-    fs::write(Path::new(&out).join("recipes.rs"), modules).expect("the file is written");
+    fs::write(out.join("recipes.rs"), modules).expect("the file is written");
 }
 
 /// The modules of a page, by the headings that its blocks stand under.

@@ -29,7 +29,8 @@ impl Scene {
         let name = format!("operator-{}", SERVICES.fetch_add(1, Ordering::Relaxed));
         let (store, clock) = sluicegate_tests::memory::store();
         let store = Observed::named(name, store).unwrap();
-        let login = Policy::gcra("login", quota).and(other).on(&store).unwrap();
+        let login =
+            Policy::gcra("login", quota).and(other).suspend(2_000, "10min", "30min").on(&store).unwrap();
         let page = StatusPage::new(&store)
             .guard(|request| request.headers.get("x-operator")?.to_str().ok().map(str::to_owned))
             .secret([7; 32])
@@ -89,7 +90,10 @@ async fn the_first_sentence_answers_a_stranger_and_the_key_has_twice_its_quota_a
     page.click("document.querySelector('button')").await;
     assert_eq!(page.loaded().await, 200);
     let text = page.text().await;
-    assert!(text.contains("It is refused with 429") && text.contains("of 6 left, back in"), "{text}");
+    assert!(
+        text.contains("203.0.113.9 is refused with 429") && text.contains("of 6 left, back in"),
+        "{text}"
+    );
     page.picture("operator-found-1200").await;
     // The form says twice the quotas, and an hour.
     let field = page.value_of("document.getElementById('give-login').value").await;
@@ -160,7 +164,7 @@ async fn from_the_alarm_to_a_tightened_limit_and_back_takes_two_presses_at_390_p
     page.looks(390, "light").await;
     page.open(&scene.url).await;
     let text = sentence(&mut page).await;
-    assert!(text.starts_with("Nothing is refused; 1 policy allows 10.0 a second"), "{text}");
+    assert!(text.starts_with("Nothing is refused; login lets in 10.0 a second"), "{text}");
     assert!(text.contains("; alarm since 22:3") && text.contains("login a minute: "), "{text}");
     assert!(page.text().await.contains("198.51.100.0/24 ("), "the network is named");
     page.picture("operator-alarm-390").await;
@@ -199,4 +203,30 @@ async fn at_the_alarm_itself_it_is_tightened_to_another_number_for_another_time_
     page.click("document.querySelector('.notice.problem button')").await;
     assert_eq!(page.loaded().await, 200);
     assert_eq!(scene.quotas(), "login: 100/min, 9000/h (gcra)");
+}
+
+/// It spoke of buttons that a page does not have, or that only some settings bring.
+#[tokio::test]
+async fn the_runbook_names_only_buttons_that_are_on_the_page() {
+    let runbook = include_str!("../../crates/sluicegate/docs/operating.md");
+    let (_, runbook) = runbook.split_once("# At three in the morning").unwrap();
+    let named: Vec<&str> = runbook.split("**").skip(1).step_by(2).collect();
+    assert!(named.len() > 8, "{named:?}");
+    let scene = Scene::new(["100/min", "9000/h"]).await;
+    scene.people();
+    scene.ask(600, Duration::from_millis(100), |turn| Ipv4Addr::from(0xC633_6400 + turn % 200));
+    scene.ask(200, Duration::from_millis(1), |_| Ipv4Addr::new(203, 0, 113, 9));
+    let mut page = operator("runbook").await;
+    page.open(&scene.url).await;
+    let texts =
+        "[...document.querySelectorAll('button, summary')].map(it => it.textContent.trim()).join('\\n')";
+    let mut seen = page.value_of(texts).await.as_str().unwrap().to_owned();
+    for step in ["form.tighten button", ".offenders button[value=look-up]"] {
+        page.click(&format!("document.querySelector('{step}')")).await;
+        assert_eq!(page.loaded().await, 200);
+        seen = seen + "\n" + page.value_of(texts).await.as_str().unwrap();
+    }
+    for button in named {
+        assert!(seen.lines().any(|text| text == button), "{button}: {seen}");
+    }
 }

@@ -142,7 +142,7 @@ async fn a_quota_is_changed_and_put_back_by_keyboard_alone_with_scripts_off() {
     assert_eq!(page.loaded().await, 200);
     assert_eq!(service.login.policy().to_string(), "login: 5/min, 20/h (sliding-counter)");
     // All of them, which has to be meant: the browser sends nothing before the box is ticked.
-    tab_to(&mut page, "element.innerText === 'all to shadow'").await;
+    tab_to(&mut page, "element.innerText === 'stop refusing: all policies'").await;
     page.press("Enter").await;
     tab_to(&mut page, "element.id === 'confirm'").await;
     page.press(" ").await;
@@ -278,7 +278,10 @@ async fn a_key_is_looked_up_and_reset_by_keyboard_alone_with_scripts_off() {
     page.press("Enter").await;
     assert_eq!(page.loaded().await, 200);
     let text = page.text().await;
-    assert!(text.contains("It is refused with 429") && text.contains("0 of 5 left, back in"), "{text}");
+    assert!(
+        text.contains("The request is refused with 429") && text.contains("0 of 5 left, back in"),
+        "{text}"
+    );
     let html = page.value_of("document.documentElement.outerHTML").await.to_string();
     assert!(!html.contains(PLANTED), "{html}");
     page.picture("status-looked-up").await;

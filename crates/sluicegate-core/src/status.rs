@@ -107,7 +107,7 @@ pub struct MemoryStats {
 pub struct ResilientStatus {
     /// The breaker; for a store in several parts, the worst of them.
     pub breaker: BreakerState,
-    /// How often a breaker has opened.
+    /// How often a breaker has opened; a trial that fails is no opening.
     pub opened: u64,
     /// Calls that were not answered in time; their units may have been spent.
     pub timeouts: u64,
@@ -121,6 +121,8 @@ pub struct ResilientStatus {
     pub in_fallback: Duration,
     /// Keys with spends that the store does not know yet.
     pub debts: usize,
+    /// The number of instances among which an outage divides each quota.
+    pub replicas: u64,
 }
 
 /// Whether a store is asked.

@@ -6,9 +6,10 @@ use std::time::Duration;
 use sluicegate_core::clock::SystemClock;
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::policy::{OnOutage, check_name};
-use sluicegate_core::store::{IntoStore, Listeners, SharedPermits, Store, note_counted_alone};
+use sluicegate_core::store::{IntoStore, SharedPermits, Store, note_counted_alone};
 
 use crate::in_flight::{NamedPermits, Permits};
+use crate::registry::Reports;
 use crate::shared::InstancePermits;
 use crate::table::PermitTable;
 use crate::{InFlight, Sharing};
@@ -85,7 +86,7 @@ impl InFlightBuilder {
     /// Counts in this process.
     fn here(self, sharing: Option<Sharing>) -> InFlight {
         let permits = Permits::Each(PermitTable::new(self.permits, (self.queue, self.queue_in_all)));
-        InFlight(Arc::new(NamedPermits { name: self.name, permits, sharing, listeners: Arc::default() }))
+        InFlight::registered(NamedPermits { name: self.name, permits, sharing, reports: Arc::default() })
     }
 
     /// Checks the settings, and counts on a store: all instances of a service on a shared store have this number of permits together,
@@ -121,25 +122,21 @@ impl InFlightBuilder {
         self.check()?;
         self.sharing.check(&self.name)?;
         let store: Arc<dyn Store> = store.into();
-        let listeners = Arc::<Listeners>::default();
+        let reports = Arc::<Reports>::default();
         let shared = Arc::new(InstancePermits::new(
             self.name.clone(),
             (self.permits, self.sharing),
             (self.queue, self.queue_in_all),
             Arc::new(SystemClock::new()),
-            Arc::clone(&listeners),
+            Arc::clone(&reports),
         ));
         let sharing = Some(self.sharing);
         let of_store: Arc<dyn SharedPermits> = Arc::clone(&shared) as _;
         if !store.share(&of_store)? {
             return Ok(self.here(sharing));
         }
-        Ok(InFlight(Arc::new(NamedPermits {
-            name: self.name,
-            permits: Permits::Shared(shared),
-            sharing,
-            listeners,
-        })))
+        let permits = Permits::Shared(shared);
+        Ok(InFlight::registered(NamedPermits { name: self.name, permits, sharing, reports }))
     }
 
     fn check(&self) -> Result<(), ConfigError> {

@@ -49,14 +49,14 @@ impl InFlight {
     }
 
     fn given(&self, key: Key, of: PermitOf) -> Permit {
-        self.tell(|| Event::PermitTaken(Subject::of(&self.0.name).with_key(key.as_ref())));
+        self.0.reports.tell(|| Event::PermitTaken(Subject::of(&self.0.name).with_key(key.as_ref())));
         Permit::new(self.clone(), key, of)
     }
 
     /// A permit that the request would not get if the limit were enforced.
     fn spared(&self, key: Key, begun: ServicePermit) -> Permit {
         let class = begun.class;
-        self.tell(|| {
+        self.0.reports.tell(|| {
             let subject = Subject::of(&self.0.name).with_key(key.as_ref());
             Event::Shed { subject, class, is_enforced: false }
         });
@@ -71,19 +71,13 @@ impl InFlight {
 
     /// Notifies listeners that a request was refused, with its class if the limit adapts.
     pub(super) fn refused(&self, key: KeyRef<'_>, class: Option<Class>) {
-        self.tell(|| {
+        self.0.reports.tell(|| {
             let subject = Subject::of(&self.0.name).with_key(key);
             match class {
                 Some(class) => Event::Shed { subject, class, is_enforced: true },
                 None => Event::PermitRefused(subject),
             }
         });
-    }
-
-    fn tell<'a>(&self, event: impl FnOnce() -> Event<'a>) {
-        if !self.0.listeners.is_empty() {
-            self.0.listeners.tell(&event());
-        }
     }
 
     pub(super) fn none(&self, kind: NoPermitKind) -> NoPermit {
@@ -99,7 +93,7 @@ impl InFlight {
     /// Notifies listeners if the number has changed.
     fn moved(&self, Move { from, to }: Move) {
         if from != to {
-            self.tell(|| Event::LimitMoved { subject: Subject::of(&self.0.name), from, to });
+            self.0.reports.tell(|| Event::LimitMoved { subject: Subject::of(&self.0.name), from, to });
         }
     }
 

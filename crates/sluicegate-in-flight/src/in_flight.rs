@@ -10,11 +10,12 @@ use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::key::AsKey;
 #[cfg(doc)]
 use sluicegate_core::store::Event;
-use sluicegate_core::store::{Listener, Listeners, SharedPermits};
+use sluicegate_core::store::{Listener, SharedPermits};
 
 #[cfg(any(doc, test))]
 use crate::NoPermitKind;
 use crate::builder::check_permits;
+use crate::registry::Reports;
 use crate::service::ServicePermits;
 use crate::shared::InstancePermits;
 use crate::table::PermitTable;
@@ -57,7 +58,7 @@ pub(crate) struct NamedPermits {
     pub(crate) permits: Permits,
     /// `Some` if it was put on a store.
     pub(crate) sharing: Option<Sharing>,
-    pub(crate) listeners: Arc<Listeners>,
+    pub(crate) reports: Arc<Reports>,
 }
 
 /// The kinds of limits.
@@ -133,7 +134,7 @@ impl InFlight {
 
     pub(crate) fn adapting(builder: AdaptiveBuilder, clock: Arc<dyn Clock>) -> Self {
         let permits = Permits::Service(Box::new(ServicePermits::new(&builder, clock)));
-        Self(Arc::new(NamedPermits { name: builder.name, permits, sharing: None, listeners: Arc::default() }))
+        Self::registered(NamedPermits { name: builder.name, permits, sharing: None, reports: Arc::default() })
     }
 
     /// Begins a request for a permit, with more settings than its key.
@@ -310,7 +311,7 @@ impl InFlight {
     /// [`Event::PermitTaken`], [`Event::PermitRefused`]; if the limit adapts, [`Event::Shed`], and [`Event::LimitMoved`] when its number
     /// changes; and [`Event::PermitLost`] if instances share it.
     pub fn listen(&self, listener: Arc<dyn Listener>) {
-        self.0.listeners.add(listener);
+        self.0.reports.listeners.add(listener);
     }
 
     /// The number of keys with permits in use; if keys make no difference, 1 if any is in use.

@@ -42,6 +42,7 @@ mod in_flight;
 mod line;
 mod permit;
 mod place;
+mod registry;
 mod request;
 mod service;
 mod settings;

@@ -5,11 +5,11 @@ use sluicegate_core::{Decision, Outcome};
 
 /// The result of a request from the view of one of its policies.
 ///
-/// A policy with room for the request has the answer [`Allowed`](Self::Allowed), even if another policy refused the request.
+/// A request is let in or refused once, by all its policies together. So the sum over policies is not the number of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Answer {
-    /// It was allowed at once.
+    /// It was let in at once.
     Allowed,
     /// It waits for its turn.
     Delayed,
@@ -19,14 +19,26 @@ pub enum Answer {
     Impossible,
     /// Its key is suspended.
     Suspended,
+    /// This policy had room for it, and another one of the request refused it; nothing was spent.
+    OtherRefused,
+    /// It was refused because the store gave no answer, as this policy says of an outage.
+    Outage,
     /// There was no decision: a mistake in the program.
     Error,
 }
 
 impl Answer {
     /// All answers, in their order.
-    pub const ALL: [Self; 6] =
-        [Self::Allowed, Self::Delayed, Self::Rejected, Self::Impossible, Self::Suspended, Self::Error];
+    pub const ALL: [Self; 8] = [
+        Self::Allowed,
+        Self::Delayed,
+        Self::Rejected,
+        Self::Impossible,
+        Self::Suspended,
+        Self::OtherRefused,
+        Self::Outage,
+        Self::Error,
+    ];
 
     /// The word for this answer in labels of metrics, on pages and in logs.
     pub fn as_str(self) -> &'static str {
@@ -36,13 +48,15 @@ impl Answer {
             Self::Rejected => "rejected",
             Self::Impossible => "impossible",
             Self::Suspended => "suspended",
+            Self::OtherRefused => "other_refused",
+            Self::Outage => "outage",
             Self::Error => "error",
         }
     }
 
     /// Whether this policy stopped the request.
     pub fn is_refusal(self) -> bool {
-        matches!(self, Self::Rejected | Self::Impossible | Self::Suspended)
+        matches!(self, Self::Rejected | Self::Impossible | Self::Suspended | Self::Outage)
     }
 }
 
@@ -69,8 +83,10 @@ impl Judgement {
             is_near |= has_little(own);
         }
         let answer = match strictest {
-            Outcome::Allowed if decision.is_allowed() && waits(mode, decision) => Answer::Delayed,
+            Outcome::Allowed if !decision.is_allowed() => Answer::OtherRefused,
+            Outcome::Allowed if waits(mode, decision) => Answer::Delayed,
             Outcome::Allowed => Answer::Allowed,
+            _ if decision.decided_by() == DecidedBy::Outage => Answer::Outage,
             Outcome::Impossible => Answer::Impossible,
             Outcome::Suspended => Answer::Suspended,
             _ => Answer::Rejected,

@@ -47,7 +47,7 @@ pub(super) struct AskFacts {
 /// The duration of an answer, and the number of answers that it stands for.
 #[derive(Clone, Copy)]
 pub(super) struct Took {
-    lasted: Duration,
+    pub(super) lasted: Duration,
     weight: usize,
 }
 
@@ -136,7 +136,8 @@ impl ObservedAsk<'_> {
         if let (Answer::Delayed, Ok(decision)) = (judgement.answer, result) {
             meter.waits(decision.delay());
         }
-        if judgement.answer.is_refusal() {
+        // An outage says nothing about the keys that it refuses.
+        if judgement.answer.is_refusal() && judgement.answer != Answer::Outage {
             let retry_after = result.as_ref().ok().and_then(|decision| self.own_wait(decision));
             meter.refused(MeteredRefusal { key: self.key, answer: judgement.answer, retry_after });
         }
@@ -160,7 +161,7 @@ impl ObservedAsk<'_> {
                 let delay = decision.map_or(Duration::ZERO, Decision::delay);
                 Event::Delayed { subject, units: judgement.spent, delay }
             }
-            Answer::Rejected | Answer::Impossible | Answer::Suspended => {
+            Answer::Rejected | Answer::Impossible | Answer::Suspended | Answer::Outage => {
                 let is_suspended = judgement.answer == Answer::Suspended;
                 Event::Rejected {
                     subject,
@@ -168,7 +169,7 @@ impl ObservedAsk<'_> {
                     is_suspended,
                 }
             }
-            Answer::Error => return,
+            Answer::OtherRefused | Answer::Error => return,
         });
     }
 
@@ -198,11 +199,9 @@ impl ObservedAsk<'_> {
 }
 
 impl Took {
-    /// The duration of an answer that has just come, which the state counts as well.
-    pub(super) fn since(begun: Instant, weight: usize, state: &ObservedState) -> Self {
-        let lasted = begun.elapsed();
-        state.took(lasted);
-        Self { lasted, weight }
+    /// The duration of an answer that has just come.
+    pub(super) fn since(begun: Instant, weight: usize) -> Self {
+        Self { lasted: begun.elapsed(), weight }
     }
 }
 

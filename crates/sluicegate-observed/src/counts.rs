@@ -106,6 +106,8 @@ impl Sums {
             rejected: self.of(Answer::Rejected),
             impossible: self.of(Answer::Impossible),
             suspended: self.of(Answer::Suspended),
+            other_refused: self.of(Answer::OtherRefused),
+            outage: self.of(Answer::Outage),
             error: self.of(Answer::Error),
         }
     }
@@ -123,8 +125,16 @@ impl Sums {
     }
 }
 
-/// The series of a count of this policy.
-pub(super) fn series_of(policy: &str, counter: usize) -> Key {
+/// The subject of counts: its name is a label of their series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Counted {
+    Policy,
+    /// A limit on requests at once, which may have the name of a policy.
+    Permits,
+}
+
+/// The series of a count of this policy, or of the limit on requests at once of this name.
+pub(super) fn series_of(kind: Counted, policy: &str, counter: usize) -> Key {
     let policy = ("policy", policy);
     let units = |kind| series(UNITS, [policy, ("kind", kind)]);
     match counter {
@@ -139,7 +149,10 @@ pub(super) fn series_of(policy: &str, counter: usize) -> Key {
         }
         request => {
             let (of_whom, answer) = ((request - REQUEST) / ANSWERS, (request - REQUEST) % ANSWERS);
-            let by = ALL_WHO_DECIDE[of_whom % ALL_WHO_DECIDE.len()].as_str();
+            let by = match kind {
+                Counted::Policy => ALL_WHO_DECIDE[of_whom % ALL_WHO_DECIDE.len()].as_str(),
+                Counted::Permits => "permits",
+            };
             let mode = if of_whom < ALL_WHO_DECIDE.len() { "enforce" } else { "shadow" };
             let result = Answer::ALL[answer].as_str();
             series(REQUESTS, [policy, ("result", result), ("decided_by", by), ("mode", mode)])

@@ -26,11 +26,14 @@ mod budgets;
 mod counts;
 mod durations;
 mod events;
+#[cfg(feature = "serde")]
+mod json;
 mod lanes;
 mod lock;
 mod meter;
 mod metrics;
 mod offenders;
+mod past;
 mod rates;
 mod refresh;
 mod routes;
@@ -46,11 +49,12 @@ mod unusual;
 pub use self::answer::Answer;
 pub use self::budgets::KeyBudget;
 pub use self::events::Events;
-pub use self::metrics::{METRICS, Metric, MetricKind};
+pub use self::metrics::{BUCKETS, METRICS, Metric, MetricKind};
 pub use self::offenders::{Asker, Offender, OffenderKind, ShownKey};
-pub use self::rates::PastEvent;
+pub use self::past::{OutageCounts, PastEvent};
 pub use self::snapshot::{
-    Minute, PolicySnapshot, Rate, Snapshot, StoreErrors, StoreSnapshot, StoreState, Totals, UnitTotals,
+    InFlightSnapshot, Minute, PolicySnapshot, Rate, Snapshot, StoreErrors, StoreSnapshot, StoreState, Totals,
+    UnitTotals,
 };
 
 use std::sync::{Arc, Mutex};
@@ -64,10 +68,9 @@ use sluicegate_core::wrap::Within;
 use sluicegate_in_flight::InFlight;
 
 use crate::durations::TimeOf;
-use crate::lock::lock;
 use crate::metrics::Name;
-use crate::rates::RecentEvents;
-use crate::state::{ObservedPermits, ObservedState};
+use crate::past::RecentEvents;
+use crate::state::ObservedState;
 use crate::store::ObservedStore;
 use crate::tighten::Tighteners;
 
@@ -105,6 +108,7 @@ impl Observed {
             tighteners: Tighteners::default(),
         });
         store.state.events.tighten(&store);
+        InFlight::observe_all(&store.state.as_listener());
         let state = Arc::clone(&store.state);
         store.limiters().know_keys(move |policy| state.meters.get(policy.counted_as())?.known_keys());
         Ok(Self(store))
@@ -163,21 +167,15 @@ impl Observed {
     /// A listener for events that do not come from the store: pass it to code that takes a listener and is on no store, such as the
     /// extractor of addresses behind proxies.
     pub fn listener(&self) -> Arc<dyn Listener> {
-        Arc::clone(&self.0.state) as Arc<dyn Listener>
+        self.0.state.as_listener()
     }
 
-    /// Counts permits for requests in flight, under the name of their limit, and exports the number of permits in use.
+    /// Counts permits for requests in flight here, under the name of their limit.
+    ///
+    /// The first observed store of a process counts the permits of all limits by itself. With several observed stores this says which
+    /// one counts those of this limit.
     pub fn in_flight(&self, in_flight: &InFlight) {
-        let mut all = lock(&self.0.state.in_flight);
-        all.push(ObservedPermits::of(in_flight.clone()));
-        drop(all);
-        // Weak, because a strong reference would be a cycle.
-        let state = Arc::downgrade(&self.0.state);
-        in_flight.listen(Arc::new(move |event: &Event<'_>| {
-            if let Some(state) = state.upgrade() {
-                state.event(event);
-            }
-        }));
+        in_flight.observe_by(&self.0.state.as_listener());
     }
 
     /// Announces that unusual requests are expected until then, for example at the opening of a sale: alarms that begin before that time
@@ -226,6 +224,7 @@ impl Observed {
         let ObservedState { meters, events, clock, since_us, .. } = &*self.0.state;
         let now_us = clock.now_us();
         let (limiters, status) = (self.0.limiters().all(), Store::status(&*self.0));
+        let permits = self.0.state.permits();
         let policies = limiters.iter().filter_map(|limiter| {
             let meter = limiter.with_policy(|policy| meters.get(policy.name()))?;
             let key_quotas = limiter.with_policy(|policy| refresh::quotas_in_use(&status, policy.name()));
@@ -236,8 +235,18 @@ impl Observed {
             uptime: Duration::from_micros(now_us.saturating_sub(*since_us)),
             stores: vec![self.store_snapshot(&status)],
             policies: policies.collect(),
-            adaptive: self.0.state.of_permits(InFlight::status),
-            shared: self.0.state.of_permits(InFlight::shared_status),
+            in_flight: permits
+                .iter()
+                .map(|limit| self.0.state.permit_meters.open(limit.name()).permits(limit))
+                .collect(),
+            adaptive: permits
+                .iter()
+                .filter_map(|limit| Some((limit.name().to_owned(), limit.status()?)))
+                .collect(),
+            shared: permits
+                .iter()
+                .filter_map(|limit| Some((limit.name().to_owned(), limit.shared_status()?)))
+                .collect(),
             events: events.past.events(),
         }
     }
@@ -258,6 +267,8 @@ impl Observed {
             opened: resilient.map_or(0, |resilient| resilient.opened),
             errors,
             p99: self.0.state.p99(),
+            answered_at: self.0.state.answered_at(),
+            replicas: resilient.map(|resilient| resilient.replicas),
             fallback_decisions: resilient.map_or(0, |resilient| resilient.fallback_decisions),
             in_fallback: resilient.map_or(Duration::ZERO, |resilient| resilient.in_fallback),
             unsettled_keys: resilient.map_or(0, |resilient| resilient.debts),
@@ -265,6 +276,7 @@ impl Observed {
             slots: memory.map_or(0, |memory| memory.slots),
             evictions: memory.map_or(0, |memory| memory.evictions),
             events_dropped: self.0.state.events_dropped(),
+            undecided: self.0.state.undecided(),
         }
     }
 }

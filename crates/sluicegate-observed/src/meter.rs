@@ -15,10 +15,11 @@ use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::limiter::{Limiters, RateLimiter};
 use sluicegate_core::policy::check_name;
 use sluicegate_core::store::{Alarm, DecidedBy, KnownKeys, QuotaStatus};
+use sluicegate_in_flight::InFlight;
 
 use crate::answer::{Answer, Judgement};
 use crate::budgets::Budgets;
-use crate::counts::{ALL_WHO_DECIDE, COUNTERS, PolicyCounts, Sums, is_shown, of_whom, series_of};
+use crate::counts::{ALL_WHO_DECIDE, COUNTERS, Counted, PolicyCounts, Sums, is_shown, of_whom, series_of};
 use crate::durations::Timing;
 use crate::events::Minutely;
 use crate::lock::lock;
@@ -26,12 +27,13 @@ use crate::metrics::{DURATION, ExportedTotals, WAIT, series};
 use crate::offenders::Offenders;
 use crate::rates::{Rates, Recent, Tally};
 use crate::seen::SeenLately;
-use crate::snapshot::{Minute, PolicySnapshot, Rate, Totals};
+use crate::snapshot::{InFlightSnapshot, Minute, PolicySnapshot, Rate, Totals};
 use crate::told::EventReaders;
 use crate::unusual::{AnomalyDetector, CountsSoFar};
 
 /// The counters of a policy. They belong to the name: a replacing policy continues the counts.
 pub(super) struct PolicyMeter {
+    kind: Counted,
     name: String,
     clock: Arc<dyn Clock>,
     events: Arc<EventReaders>,
@@ -60,12 +62,18 @@ pub(super) struct MeteredRefusal<'a> {
 }
 
 impl PolicyMeter {
-    pub(super) fn new(store: &str, policy: &str, clock: Arc<dyn Clock>, events: Arc<EventReaders>) -> Self {
+    fn new(of: &Meters, policy: &str) -> Self {
+        let Meters { kind, store, clock, events, .. } = of;
+        let (clock, events) = (Arc::clone(clock), Arc::clone(events));
         let now_us = clock.now_us();
         let duration = |by: DecidedBy| {
-            Timing::of(series(DURATION, [("store", store), ("policy", policy), ("decided_by", by.as_str())]))
+            Timing::of(series(
+                DURATION,
+                [("store", &**store), ("policy", policy), ("decided_by", by.as_str())],
+            ))
         };
         Self {
+            kind: *kind,
             name: policy.to_owned(),
             clock,
             events,
@@ -177,7 +185,11 @@ impl PolicyMeter {
         let Sums(sums) = self.counts.sums();
         // The counts of policies beyond the bound are shown only once there are such policies.
         let is_used = sums.iter().any(|sum| *sum > 0);
-        told.tell(&sums, |counter| is_used && is_shown(counter), |counter| series_of(&self.name, counter));
+        told.tell(
+            &sums,
+            |counter| is_used && is_shown(counter),
+            |counter| series_of(self.kind, &self.name, counter),
+        );
     }
 
     /// The number of keys that were refused as suspended in the last minute.
@@ -199,6 +211,11 @@ impl PolicyMeter {
             ?retry_after,
             "a request was refused"
         );
+    }
+
+    /// Notes that a suspension of this key has been ended.
+    pub(super) fn released(&self, key: KeyRef<'_>) {
+        self.offenders.released(key, self.clock.now_us());
     }
 
     /// Notes a request that was looked at by chance, with its key and the statuses of its quotas.
@@ -225,6 +242,22 @@ impl PolicyMeter {
 
     pub(super) fn counts(&self) -> &PolicyCounts {
         &self.counts
+    }
+
+    /// The current state of a limit on requests at once that is counted here.
+    pub(super) fn permits(&self, limit: &InFlight) -> InFlightSnapshot {
+        let sums = self.counts.sums();
+        let Recent { seconds, minutes, minute: (began, running) } =
+            self.rates.recent(self.clock.now_us(), Tally::of(&sums));
+        InFlightSnapshot {
+            name: limit.name().to_owned(),
+            permits: limit.permits(),
+            in_use: limit.in_use_in_all(),
+            totals: sums.totals(),
+            per_second: rate(&seconds.totals),
+            minutes: minutes.iter().map(|(at, tally)| minute(*at, tally)).collect(),
+            minute: minute(began, &running),
+        }
     }
 
     pub(super) fn snapshot(&self, limiter: &RateLimiter, key_quotas: usize) -> PolicySnapshot {
@@ -261,6 +294,8 @@ fn rate(in_10_s: &Totals) -> Rate {
         rejected: of(in_10_s.rejected + in_10_s.impossible),
         delayed: of(in_10_s.delayed),
         suspended: of(in_10_s.suspended),
+        other_refused: of(in_10_s.other_refused),
+        outage: of(in_10_s.outage),
     }
 }
 
@@ -269,6 +304,8 @@ fn minute(at_s: u64, Tally { totals, near }: &Tally) -> Minute {
         at: UNIX_EPOCH + Duration::from_secs(at_s),
         allowed: totals.allowed + totals.delayed,
         rejected: totals.rejected + totals.impossible + totals.suspended,
+        other_refused: totals.other_refused,
+        outage: totals.outage,
         near: *near,
     }
 }
@@ -281,19 +318,38 @@ const MOST_METERS: usize = 256;
 /// The name of all further policies.
 const OTHER: &str = "other";
 
-/// The counts of all policies of a store. They stay when a policy is closed, because a count never decreases.
+/// The counts of all policies of a store, or of all limits on requests at once. They stay when a policy is closed, because a count never
+/// decreases.
 pub(super) struct Meters {
+    kind: Counted,
     store: String,
     clock: Arc<dyn Clock>,
     events: Arc<EventReaders>,
-    other: Arc<PolicyMeter>,
+    other: OnceLock<Arc<PolicyMeter>>,
     by_name: Mutex<HashMap<String, Arc<PolicyMeter>>>,
 }
 
 impl Meters {
-    pub(super) fn new(store: &str, clock: Arc<dyn Clock>, events: Arc<EventReaders>) -> Self {
-        let other = Arc::new(PolicyMeter::new(store, OTHER, Arc::clone(&clock), Arc::clone(&events)));
-        Self { store: store.to_owned(), clock, events, other, by_name: Mutex::default() }
+    pub(super) fn new(
+        kind: Counted,
+        store: &str,
+        clock: &Arc<dyn Clock>,
+        events: &Arc<EventReaders>,
+    ) -> Self {
+        let (clock, events) = (Arc::clone(clock), Arc::clone(events));
+        Self {
+            kind,
+            store: store.to_owned(),
+            clock,
+            events,
+            other: OnceLock::new(),
+            by_name: Mutex::default(),
+        }
+    }
+
+    /// The common counts of policies without counts of their own.
+    fn other(&self) -> Arc<PolicyMeter> {
+        Arc::clone(self.other.get_or_init(|| Arc::new(PolicyMeter::new(self, OTHER))))
     }
 
     /// The counts of the policy of this name; its own, if there is room.
@@ -303,10 +359,9 @@ impl Meters {
             return Arc::clone(meter);
         }
         if all.len() >= MOST_METERS {
-            return Arc::clone(&self.other);
+            return self.other();
         }
-        let (clock, events) = (Arc::clone(&self.clock), Arc::clone(&self.events));
-        let meter = Arc::new(PolicyMeter::new(&self.store, policy, clock, events));
+        let meter = Arc::new(PolicyMeter::new(self, policy));
         all.insert(policy.to_owned(), Arc::clone(&meter));
         meter
     }
@@ -314,12 +369,12 @@ impl Meters {
     /// All meters.
     pub(super) fn all(&self) -> Vec<Arc<PolicyMeter>> {
         let all = lock(&self.by_name);
-        all.values().chain([&self.other]).cloned().collect()
+        all.values().chain(self.other.get()).cloned().collect()
     }
 
     /// The counts of the policy of this name, or the common counts of policies without counts of their own.
     pub(super) fn known(&self, policy: &str) -> Arc<PolicyMeter> {
-        self.get(policy).unwrap_or_else(|| Arc::clone(&self.other))
+        self.get(policy).unwrap_or_else(|| self.other())
     }
 
     /// The counts of the policy of this name, if they are its own.

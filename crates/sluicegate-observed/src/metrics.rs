@@ -77,11 +77,19 @@ pub(super) const NEW_KEYS: &str = "rate_limit_new_keys";
 pub(super) const ALARM: &str = "rate_limit_alarm";
 pub(super) const EVENTS_DROPPED: &str = "rate_limit_events_dropped_total";
 
+/// Bounds for the buckets of all histograms of [`METRICS`], in seconds: from 50 us, with the 5 ms that an alert asks for, to 30 s.
+///
+/// Give them to the exporter. Without buckets it may render summaries, which cannot be added up over instances, and on which no alert on
+/// histograms ever fires.
+pub const BUCKETS: [f64; 16] = [
+    0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 5.0, 10.0, 30.0,
+];
+
 /// All metrics of an observed store.
 ///
 /// | metric | kind | labels |
 /// |---|---|---|
-/// | `rate_limit_requests_total` | counter | `policy`, `result` ([`Answer`](crate::Answer)), `decided_by` (`store`, `fallback`, `lease`, `cache`, `outage`), `mode` (`enforce`, `shadow`) |
+/// | `rate_limit_requests_total` | counter | `policy`, `result` ([`Answer`](crate::Answer)), `decided_by` (`store`, `fallback`, `lease`, `cache`, `outage`; `permits` for a limit on requests at once), `mode` (`enforce`, `shadow`). A request is in the series of each policy that it asked: a sum over policies is no number of requests |
 /// | `rate_limit_route_requests_total` | counter | `route` (the pattern that a request has matched), `result`; reported by layers that count routes |
 /// | `rate_limit_route_duration_seconds` | histogram | `route`; reported by layers that count routes; includes the look-up of keys and tiers, but not the wait for a turn |
 /// | `rate_limit_units_total` | counter | `policy`, `kind` (`spent`, `refunded`, `charged`) |
@@ -120,7 +128,7 @@ pub const METRICS: [Metric; 42] = {
             REQUESTS,
             Counter,
             &["policy", "result", "decided_by", "mode"],
-            "Decisions about requests, one for each policy that a request asked.",
+            "Decisions about requests, one for each policy that a request asked; a sum over policies is no number of requests.",
         ),
         metric(
             ROUTE_REQUESTS,
@@ -191,16 +199,21 @@ pub const METRICS: [Metric; 42] = {
         metric(SUSPENSIONS, Counter, &["policy"], "Suspensions of keys."),
         metric(STORE_ERRORS, Counter, &["store", "kind"], "Calls that the store did not answer."),
         metric(BREAKER_STATE, Gauge, &["store"], "The breaker: 0 is closed, 1 half-open, 2 open."),
-        metric(BREAKER_OPENED, Counter, &["store"], "How often a breaker has opened."),
+        metric(
+            BREAKER_OPENED,
+            Counter,
+            &["store"],
+            "How often a breaker has opened; a trial that fails is no opening.",
+        ),
         metric(FALLBACK_SECONDS, Counter, &["store"], "How long a part of the store was not asked."),
-        metric(UNSETTLED_KEYS, Gauge, &["store"], "Keys with spending that the store does not know of yet."),
+        metric(UNSETTLED_KEYS, Gauge, &["store"], "Keys whose spending the store has not been told yet."),
         metric(
             DISAGREEMENTS,
             Counter,
             &["store"],
             "Quotas about which the server that decided and this process did not agree.",
         ),
-        metric(TABLE_KEYS, Gauge, &["store"], "Keys in debt in the table in memory."),
+        metric(TABLE_KEYS, Gauge, &["store"], "Keys that have spent something, in the table in memory."),
         metric(TABLE_SLOTS, Gauge, &["store"], "Keys that fit into the table in memory."),
         metric(
             TABLE_EVICTIONS,

@@ -75,8 +75,7 @@ impl Observed {
             let few = [waiting, suspended, new_keys];
             Some(about(&policy).into_iter().chain(few).chain(quotas).chain(alarms))
         });
-        let permits = lock(&state.in_flight);
-        let permits: Vec<_> = permits.iter().flat_map(|permits| of_permits(&permits.of)).collect();
+        let permits: Vec<_> = state.permits().iter().flat_map(of_permits).collect();
         policies.flatten().chain(permits)
     }
 }

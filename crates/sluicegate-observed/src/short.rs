@@ -64,7 +64,10 @@ impl ObservedShortWay {
     #[inline(never)]
     fn note(&self, (key, cost): (KeyRef<'_>, u64), at_us: u64, status: &QuotaStatus, begun: Option<Instant>) {
         let is_looked_at = begun.is_some();
-        let took = begun.map(|begun| Took::since(begun, lanes::ONE_IN, &self.state));
+        let took = begun.map(|begun| Took::since(begun, lanes::ONE_IN));
+        if let Some(Took { lasted, .. }) = took {
+            self.state.took(lasted);
+        }
         let (watched, budget) = (&self.watched, self.budget.as_ref());
         let facts = AskFacts { place: 0, cost, mode: Mode::Spend, peeks: 0, is_looked_at };
         let asked = ObservedAsk { watched, key, budget, facts };

@@ -1,16 +1,15 @@
 //! A store and its policies at one moment: [`Snapshot`], for pages and tests.
 
-use std::ops::Add;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::policy::Policy;
-use sluicegate_core::store::{Alarm, BreakerState};
+use sluicegate_core::store::{Alarm, BreakerState, Undecided};
 use sluicegate_in_flight::{AdaptiveStatus, SharedStatus};
 
 use crate::budgets::KeyBudget;
 use crate::offenders::{Asker, Offender};
-use crate::rates::PastEvent;
+use crate::past::PastEvent;
 
 /// A store and its policies at one moment; see [`Observed::snapshot`](crate::Observed::snapshot). The numbers are those of this process.
 #[derive(Clone, Debug)]
@@ -24,17 +23,19 @@ pub struct Snapshot {
     pub stores: Vec<StoreSnapshot>,
     /// The policies that are open and have counts of their own, by name.
     pub policies: Vec<PolicySnapshot>,
-    /// The limits that [adapt](sluicegate_in_flight::InFlight::adaptive) and are [counted](crate::Observed::in_flight), by name.
+    /// The limits on requests at once that are [counted](crate::Observed::in_flight) here, by name.
+    pub in_flight: Vec<InFlightSnapshot>,
+    /// Those of them that [adapt](sluicegate_in_flight::InFlight::adaptive).
     pub adaptive: Vec<(String, AdaptiveStatus)>,
-    /// The limits whose permits instances [share](sluicegate_in_flight::InFlightBuilder::on) and that are
-    /// [counted](crate::Observed::in_flight), by name.
+    /// Those of them whose permits instances [share](sluicegate_in_flight::InFlightBuilder::on).
     pub shared: Vec<(String, SharedStatus)>,
-    /// The latest events, the youngest last: at most 100 suspensions by refusals, and at most 100 others.
+    /// The latest events, the youngest last: at most 40 of each kind, and of those that operators and clients have caused.
     pub events: Vec<PastEvent>,
 }
 
 /// The state of a store. Counts are since it was made.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct StoreSnapshot {
     /// Its name.
@@ -42,21 +43,39 @@ pub struct StoreSnapshot {
     /// Whether it decides.
     pub state: StoreState,
     /// The breaker of the part in the worst state.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::breaker"))]
     pub breaker: BreakerState,
-    /// The number of times that a breaker has opened.
+    /// The number of times that a breaker has opened; a trial that fails is no opening.
     pub opened: u64,
     /// Calls that it did not answer.
     pub errors: StoreErrors,
-    /// The time within which 99 of 100 answers came in the last one to two minutes, at most an eighth too high; `None` if no answer
-    /// was timed.
+    /// The time within which 99 of 100 of its answers came in the last one to two minutes, at most an eighth too high; `None` if none
+    /// was timed. Decisions that are made without it do not count.
+    #[cfg_attr(
+        feature = "serde",
+        serde(
+            rename = "p99_ms",
+            serialize_with = "crate::json::millis",
+            skip_serializing_if = "Option::is_none"
+        )
+    )]
     pub p99: Option<Duration>,
+    /// The time of its last answer that was timed: each one of a remote store, one in 64 of a store in memory.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::moment_if_any"))]
+    pub answered_at: Option<SystemTime>,
+    /// The number of instances among which an outage divides each quota; `None` if nothing around the store divides them.
+    pub replicas: Option<u64>,
     /// Decisions that were made without it.
     pub fallback_decisions: u64,
     /// The total time in which a part of the store was not asked.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "fallback_seconds", serialize_with = "crate::json::seconds")
+    )]
     pub in_fallback: Duration,
     /// Keys with spending that the store does not know of yet.
     pub unsettled_keys: usize,
-    /// Keys in debt in its table in memory, or in that of its fallback.
+    /// Keys that have spent something, in its table in memory or in that of its fallback.
     pub keys: usize,
     /// The number of keys that fit into the table.
     pub slots: usize,
@@ -64,13 +83,39 @@ pub struct StoreSnapshot {
     pub evictions: u64,
     /// Events that did not fit into the queues of [`Observed::events`](crate::Observed::events).
     pub events_dropped: u64,
+    /// Requests that its layers let in or refused without asking a store, by reason, if there were any.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::by_reason"))]
+    pub undecided: Vec<(Undecided, u64)>,
+}
+
+/// A limit on requests at once at one moment. Counts are since its name was first counted.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct InFlightSnapshot {
+    /// Its name.
+    pub name: String,
+    /// The number of permits: for each key, or for all together if it adapts.
+    pub permits: u64,
+    /// Permits in use on this instance, for all keys.
+    pub in_use: u64,
+    /// Requests that got a permit, and requests that were refused.
+    pub totals: Totals,
+    /// Requests a second, as the mean of the last 10 seconds.
+    pub per_second: Rate,
+    /// The last 60 whole minutes, the oldest first.
+    pub minutes: Vec<Minute>,
+    /// The current minute.
+    pub minute: Minute,
 }
 
 /// Whether a store decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum StoreState {
     /// It decides.
+    #[default]
     Ok,
     /// A part of it is not asked: policies decide by their [`OnOutage`](sluicegate_core::OnOutage).
     Fallback,
@@ -80,6 +125,7 @@ pub enum StoreState {
 
 /// Calls that a store did not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct StoreErrors {
     /// Not in time.
@@ -130,20 +176,25 @@ pub struct PolicySnapshot {
     pub budgets: Vec<KeyBudget>,
 }
 
-/// Decisions, by result.
+/// Decisions, by result: see [`Answer`](crate::Answer).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Totals {
-    /// Allowed at once.
+    /// Let in at once.
     pub allowed: u64,
-    /// Allowed after a wait.
+    /// Let in after a wait.
     pub delayed: u64,
-    /// Refused until later.
+    /// Refused until later, by this policy.
     pub rejected: u64,
     /// Refused because they cost more than can ever pass at once.
     pub impossible: u64,
     /// Refused because the key is suspended.
     pub suspended: u64,
+    /// Refused by another policy of the request, while this one had room.
+    pub other_refused: u64,
+    /// Refused because the store gave no answer.
+    pub outage: u64,
     /// Not decided because of a mistake in the program.
     pub error: u64,
 }
@@ -157,22 +208,9 @@ impl Totals {
             rejected: self.rejected.saturating_sub(then.rejected),
             impossible: self.impossible.saturating_sub(then.impossible),
             suspended: self.suspended.saturating_sub(then.suspended),
+            other_refused: self.other_refused.saturating_sub(then.other_refused),
+            outage: self.outage.saturating_sub(then.outage),
             error: self.error.saturating_sub(then.error),
-        }
-    }
-}
-
-impl Add for Totals {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            allowed: self.allowed + other.allowed,
-            delayed: self.delayed + other.delayed,
-            rejected: self.rejected + other.rejected,
-            impossible: self.impossible + other.impossible,
-            suspended: self.suspended + other.suspended,
-            error: self.error + other.error,
         }
     }
 }
@@ -191,28 +229,46 @@ pub struct UnitTotals {
 
 /// Decisions a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Rate {
-    /// Allowed at once.
+    /// Let in at once.
     pub allowed: f64,
-    /// Refused, for now or forever.
+    /// Refused by this policy, for now or forever.
     pub rejected: f64,
-    /// Allowed after a wait.
+    /// Let in after a wait.
     pub delayed: f64,
     /// Refused because the key is suspended.
     pub suspended: f64,
+    /// Refused by another policy of the request, while this one had room.
+    pub other_refused: f64,
+    /// Refused because the store gave no answer.
+    pub outage: f64,
 }
 
 /// One minute of a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Minute {
     /// When it began.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::moment"))]
     pub at: SystemTime,
-    /// Allowed, at once or after a wait.
+    /// Let in, at once or after a wait.
     pub allowed: u64,
-    /// Refused.
+    /// Refused by this policy, or because the key is suspended.
     pub rejected: u64,
-    /// Allowed, and left less than a fifth.
+    /// Refused by another policy of the request, while this one had room.
+    pub other_refused: u64,
+    /// Refused because the store gave no answer.
+    pub outage: u64,
+    /// Let in, and left less than a fifth.
     pub near: u64,
+}
+
+impl Default for Minute {
+    /// A minute without requests, at the epoch.
+    fn default() -> Self {
+        Self { at: UNIX_EPOCH, allowed: 0, rejected: 0, other_refused: 0, outage: 0, near: 0 }
+    }
 }

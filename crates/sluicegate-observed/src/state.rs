@@ -4,16 +4,22 @@
 //! recorder that is installed late gets all earlier counts, and the look-up of a counter, which costs more than a
 //! decision, happens once for each series.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metrics::Key;
+use sluicegate_core::Decision;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::error::{StoreError, StoreErrorKind};
-use sluicegate_core::store::{BreakerState, Event, ForwardedFault, Listener, StoreStatus, Undecided};
+use sluicegate_core::store::{
+    BreakerState, DecidedBy, Event, ForwardedFault, Listener, StoreStatus, Undecided,
+};
 use sluicegate_in_flight::{Class, InFlight};
 
+use crate::ask::Took;
+use crate::counts::Counted;
 use crate::durations::Durations;
 use crate::lock::lock;
 use crate::meter::{Meters, WatchedKeys};
@@ -21,7 +27,7 @@ use crate::metrics::{
     BREAKER_OPENED, DISAGREEMENTS, EVENTS_DROPPED, ExportedTotals, FALLBACK_SECONDS, FORWARDED_FAULTS, Name,
     PERMITS_LOST, SHED, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED, series,
 };
-use crate::rates::RecentEvents;
+use crate::past::RecentEvents;
 use crate::routes::Routes;
 use crate::snapshot::{StoreErrors, StoreState};
 use crate::told::EventReaders;
@@ -32,11 +38,16 @@ pub(super) struct ObservedState {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) since_us: u64,
     pub(super) meters: Meters,
+    /// The counts of limits on requests at once, by name.
+    pub(super) permit_meters: Meters,
     pub(super) events: Arc<EventReaders>,
     lately: Durations,
+    /// The time of the last answer of the store that was timed; 0 before the first.
+    answered_us: AtomicU64,
     pub(super) watched: WatchedKeys,
     routes: Routes,
-    pub(super) in_flight: Mutex<Vec<ObservedPermits>>,
+    /// The numbers of limits in flight that were exported, by the limit's id.
+    in_flight: Mutex<HashMap<u64, ExportedPermits>>,
     undecided: [AtomicU64; Undecided::ALL.len()],
     faults: [AtomicU64; ForwardedFault::ALL.len()],
     /// Calls without an answer, by kind, if no inner store counts them.
@@ -48,27 +59,26 @@ pub(super) struct ObservedState {
     told: Mutex<ExportedTotals<TOTALS>>,
 }
 
-/// A counted limit in flight, with the numbers already exported: refusals by class, enforced and in shadow, and lost permits.
-pub(super) struct ObservedPermits {
-    pub(super) of: InFlight,
+/// The numbers of a limit in flight that were exported: refusals by class, enforced and in shadow, and lost permits.
+struct ExportedPermits {
     shed: ExportedTotals<SHED_TOTALS>,
     lost: ExportedTotals<1>,
 }
 
 const SHED_TOTALS: usize = 2 * Class::ALL.len();
 
-impl ObservedPermits {
-    pub(super) fn of(of: InFlight) -> Self {
-        Self { of, shed: ExportedTotals::nobody(), lost: ExportedTotals::nobody() }
+impl ExportedPermits {
+    fn new() -> Self {
+        Self { shed: ExportedTotals::nobody(), lost: ExportedTotals::nobody() }
     }
 
     /// Exports new refusals if the limit adapts, and newly lost permits if instances share them.
-    fn tell(&mut self) {
-        let name = self.of.name();
-        if self.of.sharing().is_some() {
-            self.lost.tell(&[self.of.lost()], |_| true, |_| series(PERMITS_LOST, [("policy", name)]));
+    fn tell(&mut self, limit: &InFlight) {
+        let name = limit.name();
+        if limit.sharing().is_some() {
+            self.lost.tell(&[limit.lost()], |_| true, |_| series(PERMITS_LOST, [("policy", name)]));
         }
-        let Some(status) = self.of.status() else { return };
+        let Some(status) = limit.status() else { return };
         let mut totals = [0; SHED_TOTALS];
         totals
             .iter_mut()
@@ -101,11 +111,13 @@ impl ObservedState {
         let events = Arc::new(EventReaders::new(past));
         Self {
             since_us: clock.now_us(),
-            meters: Meters::new(name.as_str(), Arc::clone(&clock), Arc::clone(&events)),
+            meters: Meters::new(Counted::Policy, name.as_str(), &clock, &events),
+            permit_meters: Meters::new(Counted::Permits, name.as_str(), &clock, &events),
             name,
             clock,
             events,
             lately: Durations::new(),
+            answered_us: AtomicU64::new(0),
             watched: WatchedKeys::default(),
             routes: Routes::default(),
             in_flight: Mutex::default(),
@@ -118,13 +130,32 @@ impl ObservedState {
         }
     }
 
-    /// Counts the duration of an answer.
+    /// Counts the duration of an answer of the store itself.
     pub(super) fn took(&self, lasted: Duration) {
+        let now_us = self.clock.now_us();
+        // Relaxed, here and below: the times and counts order nothing else.
+        self.answered_us.store(now_us, Ordering::Relaxed);
         // All recorded answers have the same weight.
-        self.lately.record(lasted, self.clock.now_us());
+        self.lately.record(lasted, now_us);
     }
 
-    /// The time within which 99 of 100 recent answers came.
+    /// Notes who has made a decision: the store, in this time, or whatever decides in its place.
+    #[inline]
+    pub(super) fn decided(&self, result: &Result<Decision, StoreError>, took: Option<Took>, spends: bool) {
+        match (result.as_ref().map(Decision::decided_by), took) {
+            (Ok(DecidedBy::Store), Some(Took { lasted, .. })) => self.took(lasted),
+            (Ok(DecidedBy::Fallback | DecidedBy::Outage), _) if spends => self.events.past.decided_alone(),
+            _ => {}
+        }
+    }
+
+    /// When the store last gave an answer that was timed.
+    pub(super) fn answered_at(&self) -> Option<SystemTime> {
+        let at_us = self.answered_us.load(Ordering::Relaxed);
+        (at_us > 0).then(|| UNIX_EPOCH + Duration::from_micros(at_us))
+    }
+
+    /// The time within which 99 of 100 recent answers of the store came.
     pub(super) fn p99(&self) -> Option<Duration> {
         self.lately.percentile(99, self.clock.now_us())
     }
@@ -142,7 +173,6 @@ impl ObservedState {
                 StoreErrorKind::Protocol => 2,
                 _ => 1,
             };
-            // Relaxed, here and below: the counts order nothing else.
             self.errors[kind].fetch_add(1, Ordering::Relaxed);
         }
         let is_down = error.is_some();
@@ -177,7 +207,7 @@ impl ObservedState {
     }
 
     /// Exports the counts of the store and of all policies that have grown.
-    pub(super) fn tell(&self, status: &StoreStatus) {
+    pub(super) fn tell(self: &Arc<Self>, status: &StoreStatus) {
         let mut totals = [0; TOTALS];
         let counts = self.undecided.iter().chain(&self.faults);
         for (total, count) in totals.iter_mut().zip(counts) {
@@ -194,15 +224,30 @@ impl ObservedState {
         let mut told = lock(&self.told);
         told.tell(&totals, |total| total >= ERROR, |total| self.series(total));
         drop(told);
-        self.meters.all().iter().for_each(|meter| meter.tell());
+        self.meters.all().iter().chain(&self.permit_meters.all()).for_each(|meter| meter.tell());
         self.routes.tell();
-        lock(&self.in_flight).iter_mut().for_each(ObservedPermits::tell);
+        let (permits, mut exported) = (self.permits(), lock(&self.in_flight));
+        exported.retain(|id, _| permits.iter().any(|limit| limit.id() == *id));
+        for limit in &permits {
+            exported.entry(limit.id()).or_insert_with(ExportedPermits::new).tell(limit);
+        }
     }
 
-    /// The state of each limit in flight that has it, by name.
-    pub(super) fn of_permits<T>(&self, status: impl Fn(&InFlight) -> Option<T>) -> Vec<(String, T)> {
-        let all = lock(&self.in_flight);
-        all.iter().filter_map(|permits| Some((permits.of.name().to_owned(), status(&permits.of)?))).collect()
+    /// The limits in flight that are counted here, by name.
+    pub(super) fn permits(self: &Arc<Self>) -> Vec<InFlight> {
+        let mut limits = InFlight::observed_by(&self.as_listener());
+        limits.sort_by(|one, other| one.name().cmp(other.name()));
+        limits
+    }
+
+    pub(super) fn as_listener(self: &Arc<Self>) -> Arc<dyn Listener> {
+        Arc::clone(self) as Arc<dyn Listener>
+    }
+
+    /// Requests about which no store was asked, by reason, if there were any.
+    pub(super) fn undecided(&self) -> Vec<(Undecided, u64)> {
+        let counts = self.undecided.iter().map(|count| count.load(Ordering::Relaxed));
+        Undecided::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect()
     }
 
     fn series(&self, total: usize) -> Key {
@@ -236,12 +281,12 @@ impl Listener for ObservedState {
             Event::PermitTaken(subject) | Event::PermitRefused(subject) => {
                 let is_refused = matches!(event, Event::PermitRefused(_));
                 if let Some(in_flight) = subject.policy {
-                    self.meters.open(in_flight).permit(is_refused);
+                    self.permit_meters.open(in_flight).permit(is_refused);
                 }
             }
             Event::Shed { subject, is_enforced: true, .. } => {
                 if let Some(in_flight) = subject.policy {
-                    self.meters.open(in_flight).permit(true);
+                    self.permit_meters.open(in_flight).permit(true);
                 }
             }
             _ => {}

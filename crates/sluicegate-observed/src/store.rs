@@ -14,13 +14,12 @@ use sluicegate_core::algorithm::Inherit;
 use sluicegate_core::error::ConfigError;
 use sluicegate_core::policy::{Policy, PolicyMode};
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Event, Listener, Mode, Place, PreparedPolicy, ShortWay, Store, StoreStatus,
+    Ask, DecisionFuture, Event, Listener, Mode, Place, PreparedPolicy, ShortWay, Store, StoreStatus, Subject,
 };
 use sluicegate_core::wrap::{OutageAnswer, Within, Wrap, or_by_policy};
 use smallvec::SmallVec;
 
 use crate::ask::{AskFacts, AwaitedAsk, ObservedAsk, Took, bit};
-use crate::counts::PolicyCounts;
 use crate::meter::PolicyMeter;
 use crate::metrics::Gauges;
 use crate::short::ObservedShortWay;
@@ -105,21 +104,22 @@ impl Wrap for ObservedStore {
     }
 
     fn observe(&self, event: &Event<'_>) {
-        let counted = match event {
-            Event::Suspended { subject, lasts, .. } if !lasts.is_zero() => {
-                Some((subject, PolicyCounts::suspended as fn(&_)))
-            }
-            Event::QuotasRefused(subject) => Some((subject, PolicyCounts::quotas_refused as fn(&_))),
-            _ => None,
+        let subject = match event {
+            Event::Suspended { subject, .. } | Event::QuotasRefused(subject) => *subject,
+            _ => Subject::default(),
         };
-        if let Some((subject, count)) = counted
-            && let Some(policy) = subject.policy
-        {
+        if let Some(policy) = subject.policy {
             // The name that the policy is counted as is unknown here if its limiter is on a store around this one.
             let limiter = self.limiters().get(policy);
             let counted_as =
                 limiter.map(|limiter| limiter.with_policy(|policy| policy.counted_as().to_owned()));
-            count(self.state.meters.known(counted_as.as_deref().unwrap_or(policy)).counts());
+            let meter = self.state.meters.known(counted_as.as_deref().unwrap_or(policy));
+            match (event, subject.key) {
+                (Event::Suspended { lasts, .. }, Some(key)) if lasts.is_zero() => meter.released(key),
+                (Event::Suspended { lasts, .. }, _) if lasts.is_zero() => {}
+                (Event::Suspended { .. }, _) => meter.counts().suspended(),
+                _ => meter.counts().quotas_refused(),
+            }
         }
         self.state.event(event);
     }
@@ -180,13 +180,13 @@ impl ObservedStore {
         is_looked_at: bool,
     ) -> DecisionFuture {
         let Some(result) = answer.known() else { return self.later(asks, answer, begun, is_looked_at) };
-        let took =
-            begun.map(|begun| Took::since(begun, if self.is_far { 1 } else { lanes::ONE_IN }, &self.state));
+        let took = begun.map(|begun| Took::since(begun, if self.is_far { 1 } else { lanes::ONE_IN }));
         if self.is_far || result.is_err() {
             self.state.answered(result.as_ref().err());
         }
         let answer = or_by_policy(answer, asks);
         if let Some(result) = answer.known() {
+            self.state.decided(result, took, asks.iter().any(|ask| ask.mode().spends()));
             self.asked(asks, is_looked_at)
                 .for_each(|asked| asked.note(&self.state, result, took, Decision::at_us));
         }
@@ -204,10 +204,12 @@ impl ObservedStore {
         let awaited: SmallVec<[AwaitedAsk; 1]> =
             self.asked(asks, is_looked_at).map(|asked| asked.awaited()).collect();
         let (state, fallback) = (Arc::clone(&self.state), OutageAnswer::of(asks));
+        let spends = asks.iter().any(|ask| ask.mode().spends());
         answer.map(move |result| {
-            let took = begun.map(|begun| Took::since(begun, 1, &state));
+            let took = begun.map(|begun| Took::since(begun, 1));
             state.answered(result.as_ref().err());
             let result = result.or_else(|error| fallback.unanswered(error));
+            state.decided(&result, took, spends);
             // A remote store has another clock.
             let now_us = state.clock.now_us();
             awaited.iter().for_each(|awaited| awaited.asked().note(&state, &result, took, |_| now_us));

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sluicegate_core::store::{Alarm, Event, Listener, Listeners};
 
 use crate::lock::lock;
-use crate::rates::RecentEvents;
+use crate::past::RecentEvents;
 use crate::store::ObservedStore;
 use crate::tighten;
 

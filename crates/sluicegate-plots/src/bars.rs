@@ -66,7 +66,7 @@ impl Bars {
         self
     }
 
-    /// Adds a layer on top of those before: its name in words, its color (`allowed` or `rejected`), and a value for each moment, or none
+    /// Adds a layer on top of those before: its name in words, its color (`allowed`, `rejected`, or another that the page defines), and a value for each moment, or none
     /// where nothing is known.
     pub fn layer(
         mut self,

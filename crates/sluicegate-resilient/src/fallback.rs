@@ -28,7 +28,7 @@ use super::share::FallbackShare;
 /// A store of this process that decides with its share of each quota, and the debts of the requests that it admitted.
 pub(super) struct LocalFallback {
     store: Arc<dyn Store>,
-    replicas: u64,
+    pub(super) replicas: u64,
     pub(super) debts: Debts,
 }
 

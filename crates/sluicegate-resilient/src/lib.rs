@@ -226,7 +226,9 @@ impl Resilient {
 
 impl ResilientState {
     fn status(&self) -> ResilientStatus {
-        self.counts.status(&self.parts.status(), self.fallback.debts.count())
+        let mut status = self.counts.status(&self.parts.status(), self.fallback.debts.count());
+        status.replicas = self.fallback.replicas;
+        status
     }
 }
 

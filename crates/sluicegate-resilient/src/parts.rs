@@ -121,9 +121,8 @@ impl Parts {
         self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Notes that a part is not asked. A trial that has failed only prolongs that.
     fn note_opening(&self, part: usize, pause: Duration, error: &StoreError, now_us: u64) {
-        // Relaxed: a number to look at.
-        self.opened.fetch_add(1, Ordering::Relaxed);
         let before = {
             let mut outage = self.outage();
             if outage.parts == 0 {
@@ -133,15 +132,18 @@ impl Parts {
             outage.parts |= 1 << part;
             before
         };
-        if before >> part & 1 == 0 {
-            let error: &(dyn std::error::Error + 'static) = error;
-            tracing::error!(
-                error,
-                part,
-                ?pause,
-                "the rate limit store fails: policies now decide by what they say of an outage"
-            );
+        if before >> part & 1 == 1 {
+            return;
         }
+        // Relaxed: a number to look at.
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        let source: &(dyn std::error::Error + 'static) = error;
+        tracing::error!(
+            error = source,
+            part,
+            ?pause,
+            "the rate limit store fails: policies now decide by what they say of an outage"
+        );
         self.listeners.tell(&Event::BreakerOpened { part, pause, error });
         if before == 0 {
             self.listeners.tell(&Event::FallbackBegan);

@@ -99,8 +99,9 @@
 //! release or a change on one of them applies to all, and each accepts the forms of the others.
 //!
 //! # While the store is away
-//! The page works without the store, because this process has all of its counts. A look-up says "the store gives no answer" or, for policies
-//! that decide locally in an outage, shows the key's status in this instance's share. Resetting, suspending and changing answer 503, because
+//! The page works without the store, because this process has all of its counts. The head says when the store last
+//! answered, and each policy what it does now. A look-up says "the store gives no answer" or, for policies that decide locally in an outage,
+//! shows the key's status in this instance's share, and says so. Resetting, suspending and changing answer 503, because
 //! they have to apply everywhere. Notices, rates and offenders continue.
 //!
 //! # In the log
@@ -113,11 +114,11 @@
 //! # What it costs
 //! The page costs nothing until it is loaded: [`Observed`](sluicegate_observed::Observed) counts everything anyway. A load adds up
 //! counters, walks the table of the store and renders some kilobytes of HTML, once for each visitor. Lists have fixed lengths: 64
-//! offenders and askers and 16 budgets for each policy, of which the page shows ten, 100 suspensions by refusals and 100 other events,
-//! 32 notices, 60 minutes.
+//! offenders and askers and 16 budgets for each policy, of which the page shows ten, 40 events of each kind, 32 notices, 60 minutes.
 //!
 //! # Which numbers are whose
-//! Rates, minutes, offenders and events are those of the instance that answers. The status of a key comes from its store, so it is the same
+//! Rates, minutes, offenders and events are those of the instance that answers. A request is let in or refused once, by all its policies
+//! together, and is in the numbers of each of them: no sum over policies is a number of requests. The status of a key comes from its store, so it is the same
 //! for all instances that share that store. A change of a policy is an [override](sluicegate_core::limiter::Overrides) in the store: on a
 //! shared one all instances have it within 5 s, and the page says "this instance only" otherwise. The page of any instance acts on a key
 //! that another one has listed, if both have the same [secret](StatusPageBuilder::secret).
@@ -174,10 +175,11 @@
 //! {"version": 1, "at": "2026-11-21T15:00:00.000Z", "instance": "web-3", "uptime_seconds": 11520,
 //!  "notices": [{"about": "rules.yaml", "since": "2026-11-21T14:02:00.000Z", "text": "line 3: .."}],
 //!  "stores": [
-//!    {"name": "redis", "state": "ok", "breaker": "closed", "p99_ms": 0.4, "opened": 0,
+//!    {"name": "redis", "state": "ok", "breaker": "closed", "opened": 0,
 //!     "errors": {"timeout": 0, "unavailable": 0, "protocol": 0},
+//!     "p99_ms": 0.4, "answered_at": "2026-11-21T14:59:59.998Z", "replicas": 4,
 //!     "fallback_decisions": 0, "fallback_seconds": 0, "unsettled_keys": 0,
-//!     "keys": 812, "slots": 187000, "evictions": 0}],
+//!     "keys": 812, "slots": 187000, "evictions": 0, "events_dropped": 0, "undecided": {"missing_key": 3}}],
 //!  "policies": [
 //!    {"name": "login", "algorithm": "sliding-counter",
 //!     "quotas": [{"label": "login", "limit": 10, "period_seconds": 60, "burst": 10}],
@@ -185,14 +187,22 @@
 //!     "override": {"by": "ada", "until": "2026-11-21T15:40:00.000Z", "version": 1795272000000000,
 //!                  "shared": true, "own_quotas": ["5/min"], "own_mode": "enforce"},
 //!     "on_exceeded": "deny", "on_outage": "local",
-//!     "per_second": {"allowed": 12.4, "rejected": 0.3, "delayed": 0.0, "suspended": 0.0},
-//!     "minutes": [{"at": "2026-11-21T14:59:00.000Z", "allowed": 720, "rejected": 18, "near": 7}],
+//!     "per_second": {"allowed": 12.4, "rejected": 0.3, "delayed": 0.0, "suspended": 0.0, "other_refused": 1.0,
+//!                    "outage": 0.0},
+//!     "minutes": [{"at": "2026-11-21T14:59:00.000Z", "allowed": 720, "rejected": 18, "other_refused": 60,
+//!                  "outage": 0, "near": 7}],
 //!     "waiting": 0, "suspended_seen": 2,
 //!     "offenders": [{"key": "203.0.113.9", "kind": "address", "ref": "5f0c…", "rejected": 9120,
 //!                    "error": 12, "share": 0.61, "suspended_until": null}],
 //!     "budgets": [{"key": "acme", "kind": "name", "ref": "91ab…", "label": "tokens",
 //!                  "used": 620000, "limit": 1000000, "from": "2026-11-01T00:00:00.000Z",
 //!                  "until": "2026-12-01T00:00:00.000Z", "used_up_at": null}]}],
+//!  "in_flight": [{"name": "uploads", "permits": 2, "in_use": 7,
+//!                 "totals": {"allowed": 88000, "delayed": 0, "rejected": 120, "impossible": 0, "suspended": 0,
+//!                            "other_refused": 0, "outage": 0, "error": 0},
+//!                 "per_second": {"allowed": 2.0, "rejected": 0.5, "delayed": 0.0, "suspended": 0.0,
+//!                                "other_refused": 0.0, "outage": 0.0},
+//!                 "minutes": []}],
 //!  "adaptive": [{"name": "api", "algorithm": "gradient", "mode": "enforce", "at_least": 1, "at_most": 500,
 //!                "limit": 57, "in_flight": 44, "latency_ms": 23.1,
 //!                "waiting": {"critical_plus": 0, "critical": 0, "sheddable_plus": 0, "sheddable": 3},
@@ -202,7 +212,9 @@
 //!  "rooms": [{"name": "sale", "mode": "metered", "rate": "500/s", "waiting": 12000, "active": null,
 //!             "admitted": 88000, "passed_over": 1700, "wait_seconds": 24}],
 //!  "events": [{"at": "2026-11-21T14:40:00.000Z", "what": "quota_changed", "policy": "login",
-//!              "from": "5/min", "to": "10/min"}]}
+//!              "from": "5/min", "to": "10/min"},
+//!             {"at": "2026-11-21T14:50:00.000Z", "until": "2026-11-21T14:50:14.000Z", "what": "outage",
+//!              "to": "the store cannot be reached", "outage": {"decisions": 240, "charged": 8, "left": 0}}]}
 //! ```
 //!
 //! | field | content |
@@ -218,13 +230,17 @@
 //! | `name` | the name under which it is [observed](sluicegate_observed::Observed::named) |
 //! | `state` | `ok`; `fallback` while a part of the store is not asked; `down` after a call without an answer, if nothing decides in its place |
 //! | `breaker` | `closed`, `half_open`, `open`: the worst of its parts |
-//! | `p99_ms` | the milliseconds within which 99 of 100 answers came in the last one to two minutes; at most an eighth too high, and absent if none was timed |
-//! | `opened` | the number of times that a breaker has opened |
+//! | `p99_ms` | the milliseconds within which 99 of 100 of its answers came in the last one to two minutes; at most an eighth too high, and absent if none was timed. Decisions that are made without the store do not count |
+//! | `answered_at` | the time of its last answer that was timed, or `null`: all of a remote store are timed, and one in 64 of a store in memory |
+//! | `replicas` | the number of instances among which an outage divides each quota; `null` if nothing divides them |
+//! | `opened` | the number of times that a breaker has opened; a trial that fails is no opening |
 //! | `errors` | calls without an answer: `timeout`, not in time; `unavailable`, not reached; `protocol`, an invalid answer |
 //! | `fallback_decisions`, `fallback_seconds` | decisions that were made without the store, and the time for which a part of it was not asked |
-//! | `unsettled_keys` | keys with spending that the store does not know of yet |
-//! | `keys`, `slots` | keys in debt in the table in memory, or in that of the fallback, and the number that fits |
+//! | `unsettled_keys` | keys whose spending the store has not been told yet |
+//! | `keys`, `slots` | keys that have spent something, in the table in memory or in that of the fallback, and the number that fits |
 //! | `evictions` | keys that were forgotten before they were at rest, because the table was full: raise its size |
+//! | `events_dropped` | events that did not fit into the queues of the application |
+//! | `undecided` | requests that its layers let in or refused without asking it, by [reason](sluicegate_core::store::Undecided) |
 //!
 //! Each policy has:
 //!
@@ -238,8 +254,9 @@
 //! | `override.new_keys` | the quotas of new keys, if the override is only for them and all others keep the policy's |
 //! | `override.shared` | whether all instances have it, or only this one |
 //! | `on_exceeded`, `on_outage` | the treatment of a request without room: `deny` or `wait`; and of a request while the store is down: `local`, `allow`, `deny`, or a quota |
-//! | `per_second` | the mean of the last 10 seconds |
-//! | `minutes` | the last 60 whole minutes, the oldest first; `allowed` includes requests that waited, `rejected` those of suspended keys; `near` counts allowed requests that left less than a fifth |
+//! | `in_outage` | what it does with requests now; only while its store does not answer |
+//! | `per_second` | the mean of the last 10 seconds: requests that were let in at once (`allowed`) or after a wait (`delayed`), that this policy refused (`rejected`) or whose key is `suspended`, for which it had room but which another policy of the request refused (`other_refused`), and that it refused because the store did not answer (`outage`) |
+//! | `minutes` | the last 60 whole minutes, the oldest first; `allowed` includes requests that waited, `rejected` those of suspended keys; `near` counts requests that were let in and left less than a fifth |
 //! | `waiting` | requests that wait for their turn now |
 //! | `suspended_seen` | keys that were refused here as suspended in the last minute |
 //! | `offenders` | the keys that were refused most in the last 5 to 10 minutes: all with more than 1 in 64 of the refusals are among them |
@@ -265,7 +282,16 @@
 //! | `share` | its part of the policy's refusals, 0 to 1 |
 //! | `suspended_until` | the end of its suspension, if this instance has refused it as suspended; or `null` |
 //!
-//! Each [limit that adapts](sluicegate_in_flight::InFlight::adaptive) and is [counted](sluicegate_observed::Observed::in_flight) has:
+//! Each limit on requests at once that is counted here (of all limits of the process by its first observed store, unless
+//! [another one](sluicegate_observed::Observed::in_flight) counts them) has, under `in_flight`:
+//!
+//! | field | what it says |
+//! |---|---|
+//! | `name`, `permits` | the limit, and the number of its permits: for each key, or for all together if it adapts |
+//! | `in_use` | permits in use on this instance |
+//! | `totals`, `per_second`, `minutes` | requests that got a permit (`allowed`) and those that were refused (`rejected`), as for a policy |
+//!
+//! Each of them that [adapts](sluicegate_in_flight::InFlight::adaptive) has:
 //!
 //! | field | what it says |
 //! |---|---|
@@ -277,7 +303,7 @@
 //! | `would_shed` | requests that it would have refused while it was in shadow mode |
 //! | `minutes` | the last 60 minutes, the oldest first: limit and latency at the end of each; `null` if nothing was answered |
 //!
-//! Each limit in flight that instances [share](sluicegate_in_flight::InFlightBuilder::on) and that is counted has, under `shared`:
+//! Each of them whose permits instances [share](sluicegate_in_flight::InFlightBuilder::on) has, under `shared`:
 //!
 //! | field | what it says |
 //! |---|---|
@@ -305,9 +331,8 @@
 //! | `quota_changed`, `mode_changed`, `policy_replaced` | the operator, if it was one; the policy before, and now |
 //! | `room_rate_changed`, `room_mode_changed` | the operator; the value before, and now; `room` is its name. A change by another instance or by the application is no event |
 //! | `suspended`, `released` | the operator, or `by hand`; the length |
-//! | `breaker_opened`, `breaker_closed` | the last failure |
-//! | `fallback_began`, `fallback_ended` | the length |
-//! | `settled` | the number of debts of an outage that were charged to the store, and the number that is left |
+//! | `outage` | the first failure, from the time `at` which the store is given up `until` it decides again. Under `outage`: the `decisions` that were made without it; the keys whose spending it was told afterwards (`charged`), and those that are `left` |
+//! | `settled` | the number of keys whose spending without the store was charged to it outside of such an outage, and the number that is left |
 //!
 //! # When not to use it
 //! Use metrics for alarms and for history. The page shows the last hour to a person.

@@ -40,13 +40,14 @@ use crate::handler::PageHandler;
 /// | head | the instance and its uptime; each store: its state, its breaker, the 99th percentile of its answers, its table; the operator's name; light or dark |
 /// | summary | one sentence about the state, and buttons for the first steps: to look up the key that is refused most, to tighten the policy of an alarm, to end a change |
 /// | notices | the current alarms of observed stores, each with a form to tighten its policy or the button that ends that; the [notices](Self::notice) of the application |
-/// | stores | their events: breakers that opened, errors, decisions without them, keys not settled, evictions |
-/// | policies | a row each: quotas, mode and algorithm, an operator's override and its end, and those of single keys; allowed and refused per second, waiting; the last hour in bars of two minutes; "close to the limit", the part of the allowed requests that left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
+/// | stores | their counts: breakers that opened, errors, decisions without them, keys not settled, evictions, requests that layers refused or let in without asking them |
+/// | policies | a row each: quotas, mode and algorithm, an operator's override and its end, and those of single keys; what it does now, while its store does not answer; let in and refused per second, with those that another policy refused and those of an outage apart; waiting; the last hour in bars of two minutes; "close to the limit", the part of the requests let in that left less than a fifth in that hour; keys refused as suspended in the last minute; a form to change it |
+/// | requests at once | the limits in flight, a row each, if there are any: permits in use, let in and refused per second, the last hour |
 /// | limits that adapt | a row each, if there are any: the numbers of requests at once, under way and waiting, the latency by which it adapts, the numbers shed; number and latency over the last hour |
 /// | waiting rooms | a row each, if there are any: rate and mode, the number of waiting visitors and their wait, the numbers of visitors inside, let in and passed over; forms to set the rate, to pause and to open to all |
 /// | most refused keys | up to ten keys of each policy with their share, and buttons to look them up, suspend and release them; below, the keys that ask most. In a flood of many keys, keys whose count is within its error are not shown, on the page and in `status.json` |
 /// | look up a key | as a request, by the extractors of the limits; or as a key, by policy and text |
-/// | looked up | the decision on the request, and its status in each quota: units left, wait, strikes; buttons to reset, suspend and release, and a form to give only this key other quotas for a time |
+/// | looked up | the key as its kind allows, the decision on the request, how often this instance has refused it lately, and its status in each quota: units left, wait, strikes; buttons to reset, suspend and release, and a form to give only this key other quotas for a time |
 /// | events | changes of policies and rooms, suspensions and releases, with their operators; outages and their ends |
 ///
 /// Without a guard there are no forms and no buttons, keys are digests, and notices show only their subjects.
@@ -135,6 +136,7 @@ use crate::handler::PageHandler;
 /// | `key`, `ref` | the key as its kind lets it be shown, if it was found by a request; a word for it |
 /// | `cost` | the units that the request asks for |
 /// | `quotas` | for each: `remaining` of `capacity`, `reset_seconds` until all units are back, `back_seconds` until the request passes if it does not pass now, and whether that is because the key is `suspended` |
+/// | `refused` | the number of times that this instance has refused the key in the last 5 to 10 minutes, if it is among the most refused ones |
 /// | `strikes` | the refusals of the key that are `counted`, the number `of` refusals that suspends it, and the remembered `suspensions` |
 /// | `given` | the quotas that an operator has given only this key, with the operator, the end and the version |
 /// | `not_asked` | the reason why the limit does not ask its policy about this request |

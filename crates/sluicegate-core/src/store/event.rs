@@ -170,7 +170,7 @@ pub enum Event<'a> {
     },
     /// A store that gave no answer before answers again.
     StoreAnswers,
-    /// A part of a store is no longer asked, because it has failed too often.
+    /// A part of a store is no longer asked, because it has failed too often. A trial that fails meanwhile is no such event.
     BreakerOpened {
         /// The bit of [`Store::parts`](crate::Store::parts).
         part: usize,
@@ -214,11 +214,13 @@ pub enum Undecided {
     UnknownTier,
     /// The queue of requests that wait is full.
     QueueFull,
+    /// The key or the tier of the request was looked up, and did not come in time.
+    LookupTimeout,
 }
 
 listed!(Undecided, "All reasons, in their order.", "The word for the reason, in metrics and logs.":
     Exempt => "exempt", Blocked => "blocked", MissingKey => "missing_key", UnknownTier => "unknown_tier",
-    QueueFull => "queue_full");
+    QueueFull => "queue_full", LookupTimeout => "lookup_timeout");
 
 /// Why a forwarded header of a trusted proxy did not identify a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

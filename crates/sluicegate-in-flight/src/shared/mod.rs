@@ -22,7 +22,7 @@ use foldhash::quality::RandomState;
 use sluicegate_core::clock::Clock;
 use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::policy::OnOutage;
-use sluicegate_core::store::{Event, Listeners, SharedPermits, Subject};
+use sluicegate_core::store::{Event, SharedPermits, Subject};
 
 use self::held::{HeldPermits, PermitAsk};
 pub use self::sharing::Sharing;
@@ -32,6 +32,7 @@ use crate::NoPermitKind;
 use crate::line::Wakers;
 use crate::permit::{PermitOf, PermitReply, SeatOf};
 use crate::place::QueuePlace;
+use crate::registry::Reports;
 use crate::status::SharedStatus;
 
 /// The permits of one limit that this instance holds, for all keys; the store manages them by [`SharedPermits`].
@@ -42,7 +43,7 @@ pub(crate) struct InstancePermits {
     queue: usize,
     queue_in_all: usize,
     clock: Arc<dyn Clock>,
-    listeners: Arc<Listeners>,
+    reports: Arc<Reports>,
     lost: AtomicU64,
     /// Keeps the store's task running.
     keep_reporting: OnceLock<KeepReporting>,
@@ -76,11 +77,11 @@ impl InstancePermits {
         (permits, sharing): (u64, Sharing),
         (queue, queue_in_all): (usize, usize),
         clock: Arc<dyn Clock>,
-        listeners: Arc<Listeners>,
+        reports: Arc<Reports>,
     ) -> Self {
         let (number, lost, state) = (AtomicU64::new(permits), AtomicU64::default(), Mutex::default());
         let keep_reporting = OnceLock::new();
-        Self { name, number, sharing, queue, queue_in_all, clock, listeners, lost, keep_reporting, state }
+        Self { name, number, sharing, queue, queue_in_all, clock, reports, lost, keep_reporting, state }
     }
 
     /// A permit, or a place in the queue. It waits for the store's answer; with `waits` also for permits that come back.
@@ -280,7 +281,7 @@ impl InstancePermits {
         for (key, number) in lost {
             self.lost.fetch_add(number, Ordering::Relaxed);
             for _ in 0..number {
-                self.listeners.tell(&Event::PermitLost(Subject::of(&self.name).with_key(key.as_ref())));
+                self.reports.tell(|| Event::PermitLost(Subject::of(&self.name).with_key(key.as_ref())));
             }
         }
     }

@@ -20,13 +20,13 @@ struct Instance {
 }
 
 fn instance(on_outage: OnOutage) -> Instance {
-    let (clock, listeners) = (ManualClock::new(), Arc::<Listeners>::default());
+    let (clock, reports) = (ManualClock::new(), Arc::<Reports>::default());
     let sharing = Sharing { on_outage, replicas: 4, ..Sharing::default() };
     let own: Arc<dyn Clock> = Arc::new(clock.clone());
-    let shared = InstancePermits::new("jobs".into(), (8, sharing), (3, 5), own, Arc::clone(&listeners));
+    let shared = InstancePermits::new("jobs".into(), (8, sharing), (3, 5), own, Arc::clone(&reports));
     let shared = Arc::new(shared);
     let permits = Permits::Shared(Arc::clone(&shared));
-    let inner = NamedPermits { name: "jobs".into(), permits, sharing: Some(sharing), listeners };
+    let inner = NamedPermits { name: "jobs".into(), permits, sharing: Some(sharing), reports };
     Instance { jobs: InFlight(Arc::new(inner)), shared, clock }
 }
 

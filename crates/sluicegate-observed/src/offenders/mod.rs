@@ -62,6 +62,11 @@ impl Offenders {
         }
     }
 
+    /// Notes that a key is released, so that no earlier refusal says that it is suspended or has to wait.
+    pub(super) fn released(&self, key: KeyRef<'_>, now_us: u64) {
+        self.refused.counted(now_us).forget_note(key.digest());
+    }
+
     /// The keys that were refused most, the one with the most certain refusals first.
     pub(super) fn most_refused(&self, now_us: u64) -> Vec<Offender> {
         let (total, keys) = self.refused.counted(now_us).frequent(now_us);

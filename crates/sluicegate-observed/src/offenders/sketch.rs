@@ -228,6 +228,15 @@ impl InTurn {
         (self.now.total() + self.before.total(), all)
     }
 
+    /// Forgets the note of this key.
+    pub(super) fn forget_note(&mut self, digest: u64) {
+        for sketch in [&mut self.now, &mut self.before] {
+            if let Some(place) = sketch.place(digest) {
+                sketch.rest[place].note = 0;
+            }
+        }
+    }
+
     /// The key that is listed with this digest.
     pub(super) fn find(&self, digest: u64) -> Option<&CutKey> {
         self.now.iter().chain(self.before.iter()).find(|of| of.digest == digest).map(|of| of.key)

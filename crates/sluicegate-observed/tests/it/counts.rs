@@ -11,7 +11,7 @@ use sluicegate_core::{Key, OnOutage, Policy};
 use sluicegate_observed::{Observed, PolicySnapshot, StoreState};
 use sluicegate_tests::memory::answer;
 use sluicegate_tests::memory::store;
-use sluicegate_tests::outages::{FAILS, Scene, admitted};
+use sluicegate_tests::outages::{FAILS, Scene, WORKS, admitted};
 use sluicegate_tests::time::START;
 
 /// A store that is observed, on a clock that both have.
@@ -41,8 +41,9 @@ fn each_policy_of_a_request_counts_its_own_answer_once() {
     _ = answer(wide.peek("ada"));
     let (tight, wide) = (policy(&store, "tight"), policy(&store, "wide"));
     assert_eq!((tight.totals.allowed, tight.totals.rejected, tight.units.spent), (2, 1, 2));
-    // It had room for the third, which spent nothing.
-    assert_eq!((wide.totals.allowed, wide.totals.rejected, wide.units.spent), (3, 0, 2));
+    // It had room for the third, which the other refused.
+    assert_eq!((wide.totals.allowed, wide.totals.other_refused, wide.units.spent), (2, 1, 2));
+    assert_eq!((wide.totals.rejected, tight.totals.other_refused), (0, 0));
     assert_eq!(wide.totals.impossible, 1);
     assert_eq!((tight.near, wide.near), (1, 0), "the second request left none of two");
 }
@@ -197,7 +198,105 @@ async fn an_outage_is_counted_as_it_is_decided() {
     assert!(redis.errors.unavailable > 0 && redis.fallback_decisions == 30);
     assert!(redis.slots > 0, "the table is that of the fallback");
     let events: Vec<_> = snapshot.events.iter().map(|event| event.what).collect();
-    assert_eq!(events, ["breaker_opened", "fallback_began"]);
+    assert_eq!(events, ["outage"]);
+}
+
+/// A login that one of its limits refused was "allowed" by the other one, and 257 logins were counted where five came through.
+#[tokio::test]
+async fn a_request_is_let_in_or_refused_once_and_each_policy_says_what_it_had_to_do_with_that() {
+    let scene = Scene::new(|builder| builder);
+    let store = Observed::named("let-in-once", &scene.store).expect("free");
+    let policy =
+        |name, quota, outage| Policy::gcra(name, quota).on_outage(outage).on(&store).expect("it fits");
+    let address = policy("address", "3/h", OnOutage::Deny);
+    let user = policy("user", "100/h", OnOutage::Allow);
+    let key = Key::from("ada");
+    let log_in = async || check_all([address.check(&key), user.check(&key)]).await.expect("it is decided");
+    for _ in 0..10 {
+        _ = log_in().await;
+    }
+    scene.mood(FAILS);
+    for _ in 0..5 {
+        assert!(!log_in().await.is_allowed(), "one of the two denies in an outage");
+    }
+    assert!(user.check(&key).await.expect("it is decided").is_allowed());
+    let [address, user] = ["address", "user"].map(|name| self::policy(&store, name));
+    let of = |policy: &PolicySnapshot| {
+        let totals = policy.totals;
+        [totals.allowed, totals.rejected, totals.other_refused, totals.outage]
+    };
+    assert_eq!((of(&address), of(&user)), ([3, 7, 0, 5], [4, 0, 12, 0]));
+    assert!(user.offenders.is_empty() && address.offenders[0].rejected == 7, "an outage is no key's fault");
+    let minute = address.minute;
+    assert_eq!([minute.allowed, minute.rejected, minute.other_refused, minute.outage], [3, 7, 0, 5]);
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    metrics::with_local_recorder(&recorder, || store.rebind());
+    let told = recorder.handle().render();
+    for (of, count) in [
+        (r#"policy="address",result="outage",decided_by="outage""#, 5),
+        (r#"policy="address",result="rejected",decided_by="store""#, 7),
+        (r#"policy="user",result="other_refused",decided_by="store""#, 7),
+        (r#"policy="user",result="other_refused",decided_by="outage""#, 5),
+        (r#"policy="user",result="allowed",decided_by="outage""#, 1),
+    ] {
+        let line = format!("rate_limit_requests_total{{{of},mode=\"enforce\"}} {count}\n");
+        assert!(told.contains(&line), "{line}: {told}");
+    }
+}
+
+/// An outage of 14 s was 16 openings of a breaker, and an event each second until the list held nothing else.
+#[tokio::test]
+async fn an_outage_is_one_event_from_its_beginning_to_its_end_however_often_the_store_is_tried() {
+    let scene = Scene::new(|builder| builder);
+    let store = Observed::named("one-outage", &scene.store).expect("free");
+    let limiter = Policy::gcra("p", "100/h").on(&store).expect("it fits");
+    scene.mood(FAILS);
+    let _ = admitted(&limiter, "ada", 5);
+    for _ in 0..20 {
+        scene.advance(2);
+        assert_eq!(admitted(&limiter, "ada", 1), 1);
+    }
+    let outage = || store.snapshot().events.last().cloned().expect("there is one");
+    let running = outage();
+    assert_eq!((running.what, running.until), ("outage", None));
+    assert_eq!(running.to.as_deref(), Some("the store cannot be reached"));
+    assert_eq!(running.outage.expect("it is one").decisions, 21, "the last of the first five, and twenty");
+    scene.mood(WORKS);
+    scene.advance(60);
+    let _ = admitted(&limiter, "bob", 10);
+    tokio::task::yield_now().await;
+    let snapshot = store.snapshot();
+    assert_eq!((snapshot.events.len(), snapshot.stores[0].opened), (1, 1));
+    let over = outage();
+    assert_eq!((over.at, over.outage.expect("it is one").decisions), (running.at, 21));
+    assert!(over.until.is_some_and(|until| until > over.at), "{over:?}");
+    let counts = over.outage.expect("it is one");
+    assert_eq!((counts.charged, counts.left), (1, Some(0)));
+    // The next one is another.
+    scene.mood(FAILS);
+    let _ = admitted(&limiter, "ada", 10);
+    assert_eq!(store.snapshot().events.iter().map(|event| event.what).collect::<Vec<_>>(), ["outage"; 2]);
+}
+
+/// With the breaker open, the page went on to say how fast the store answers, by the answers of the fallback.
+#[tokio::test]
+async fn the_time_of_the_last_answer_and_the_times_of_answers_are_those_of_the_store() {
+    let scene = Scene::new(|builder| builder);
+    let store = Observed::named("last-answer", &scene.store).expect("free");
+    let limiter = Policy::gcra("p", "100/h").on(&store).expect("it fits");
+    let told = || {
+        let snapshot = store.snapshot();
+        (snapshot.stores[0].answered_at, snapshot.stores[0].p99)
+    };
+    assert_eq!(told(), (None, None));
+    assert_eq!(admitted(&limiter, "ada", 200), 100);
+    let (answered_at, p99) = told();
+    assert!(answered_at.is_some() && p99.is_some());
+    scene.mood(FAILS);
+    scene.advance(200);
+    let _ = admitted(&limiter, "ada", 200);
+    assert_eq!(told(), (answered_at, p99), "the fallback is not the store");
+    assert_eq!(store.snapshot().stores[0].replicas, Some(4));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use sluicegate_resilient::Resilient;
 use sluicegate_tests::around::around;
 use sluicegate_tests::memory::answer;
 use sluicegate_tests::memory::store;
+use sluicegate_tests::process::alone;
 
 use super::counts::observed;
 
@@ -50,7 +51,7 @@ async fn a_bare_store_that_fails_is_down_until_it_answers() {
     }
     let snapshot = store.snapshot();
     let [of_allows, of_denies] = [0, 1].map(|policy| snapshot.policies[policy].totals);
-    assert_eq!((of_allows.allowed, of_denies.rejected), (4, 3), "as their callers were told");
+    assert_eq!((of_allows.allowed, of_denies.outage), (4, 3), "as their callers were told");
     let (state, errors) = (snapshot.stores[0].state, snapshot.stores[0].errors);
     assert_eq!((state, errors.timeout, errors.unavailable, errors.protocol), (StoreState::Down, 4, 0, 2));
     *fails.lock().expect("nobody panics") = None;
@@ -59,6 +60,10 @@ async fn a_bare_store_that_fails_is_down_until_it_answers() {
     let heard = heard.lock().expect("nobody panics");
     let outage: Vec<_> = heard.iter().filter(|event| event.starts_with("Store")).collect();
     assert_eq!(outage, ["StoreFails", "StoreAnswers"]);
+    let events = store.snapshot().events;
+    assert_eq!((events.len(), events[0].what), (1, "outage"));
+    assert_eq!(events[0].outage.expect("it is one").decisions, 6);
+    assert!(events[0].until.is_some());
 }
 
 #[test]
@@ -78,6 +83,50 @@ fn permits_count_under_the_name_that_they_are_limited_by() {
     assert_eq!(*heard.lock().expect("nobody panics"), ["PermitTaken", "PermitRefused", "PermitRefused"]);
     drop((store, uploads));
     observed("permits"); // the name is free: nothing keeps the store alive
+}
+
+/// Refusals of such limits were nowhere, unless a call that one page named had been made. In a process that has no other limits.
+#[test]
+fn limits_in_flight_are_counted_by_the_oldest_store_without_a_call_and_by_one_store_only() {
+    alone(|| {
+        let before = InFlight::new("before", 1).expect("a name");
+        let ((first, _), (second, _)) = (observed("first"), observed("second"));
+        let after = InFlight::new("after", 1).expect("a name");
+        let moved = InFlight::new("moved", 1).expect("a name");
+        second.in_flight(&moved);
+        let refuse = || {
+            for limit in [&before, &after, &moved] {
+                let permit = limit.try_acquire("ada").expect("one is free");
+                assert!(limit.try_acquire("ada").is_err());
+                drop(permit);
+            }
+        };
+        let counted = |store: &Observed| -> Vec<(String, u64)> {
+            let limits = store.snapshot().in_flight.into_iter();
+            limits.map(|limit| (limit.name, limit.totals.rejected)).collect()
+        };
+        let of =
+            |names: &[&str], count| names.iter().map(|name| ((*name).to_owned(), count)).collect::<Vec<_>>();
+        refuse();
+        assert_eq!((counted(&first), counted(&second)), (of(&["after", "before"], 1), of(&["moved"], 1)));
+        let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+        metrics::with_local_recorder(&recorder, || [&first, &second].map(Observed::rebind));
+        let told = recorder.handle().render();
+        for name in ["before", "after", "moved"] {
+            let labels = r#"result="rejected",decided_by="permits",mode="enforce""#;
+            let line = format!("rate_limit_requests_total{{policy=\"{name}\",{labels}}} 1\n");
+            assert!(told.contains(&line), "{line}: {told}");
+        }
+        // When the first store is gone, the other one counts them.
+        drop(first);
+        drop(counted(&second));
+        refuse();
+        let [after, before, moved] = &counted(&second)[..] else { panic!("all three") };
+        assert_eq!([after.1, before.1, moved.1], [1, 1, 2]);
+        let policy = Policy::gcra("after", "5/min").on(&second).expect("it fits");
+        assert_eq!(second.snapshot().policies[0].totals.rejected, 0, "a policy of that name is another");
+        drop(policy);
+    });
 }
 
 #[test]
@@ -141,7 +190,7 @@ async fn each_notice_reaches_a_listener_once_around_a_store_with_a_fallback() {
     let replaced = Policy::gcra("p", "6/min").build().expect("a policy");
     p.replace(replaced, Inherit::Spent).expect("it fits");
     let expected = [
-        &["Undecided"; 5][..],
+        &["Undecided"; 6][..],
         &["TurnGivenUp", "Paused"],
         &["ForwardedFault"; 4],
         &["PermitTaken", "PermitRefused", "Suspended", "PolicyReplaced"],
@@ -215,11 +264,13 @@ fn an_operator_who_suspends_is_named_in_events() {
     let told: Vec<_> = events.iter().map(|event| (event.what, event.by.as_deref())).collect();
     let by_hand = ("suspended", Some("by hand"));
     assert_eq!(told, [("suspended", Some("grace")), ("released", Some("grace")), by_hand]);
+    let lengths: Vec<_> = events.iter().map(|event| event.to.as_deref()).collect();
+    assert_eq!(lengths, [Some("1min"), None, Some("1min")]);
 }
 
 /// Once a client with a hundred addresses could hide from the page whatever it wanted.
 #[test]
-fn suspensions_by_refusals_drive_out_each_other_and_no_other_event() {
+fn events_of_a_kind_drive_out_each_other_and_no_other_event() {
     let (store, _) = observed("driven-out");
     let login = || Policy::gcra("login", "1/h").suspend(2, "10min", "30min");
     let limiter = login().on(&store).expect("it fits");
@@ -238,16 +289,21 @@ fn suspensions_by_refusals_drive_out_each_other_and_no_other_event() {
     assert_eq!(rest.iter().map(|event| event.what).collect::<Vec<_>>(), ["suspended", "policy_replaced"]);
     assert_eq!(
         (events.len(), events[0].by.as_deref(), events[1].what),
-        (102, Some("grace"), "policy_replaced")
+        (42, Some("grace"), "policy_replaced")
     );
     flood(2_000);
     drop(answer(limiter.suspensions().by("grace").release("ada")));
     let events = store.snapshot().events;
     assert_eq!(
         (events.len(), events.last().map(|event| event.what)),
-        (103, Some("released")),
+        (43, Some("released")),
         "in their order"
     );
+    for second in 0..100 {
+        drop(answer(limiter.suspensions().by("ada").suspend(second, Duration::from_secs(60))));
+    }
+    let events = store.snapshot().events;
+    assert_eq!((events.len(), events[0].what), (82, "policy_replaced"), "nor do those of operators");
 }
 
 /// A suspension asks three more buckets of the store, which are nobody's limits.
@@ -273,4 +329,9 @@ fn a_refusal_of_a_suspended_key_is_one_and_its_buckets_are_not_counted() {
     assert!(!told.contains("strikes") && !told.contains("login.susp"), "{told}");
     clock.advance(Duration::from_secs(61));
     assert_eq!(store.snapshot().policies[0].suspended_seen, 0);
+    // A key that was released went on being called suspended.
+    let until = || store.snapshot().policies[0].offenders[0].suspended_until;
+    assert!(until().is_some());
+    drop(answer(login.suspensions().release("ada")));
+    assert_eq!(until(), None);
 }

@@ -68,7 +68,9 @@ pub(crate) async fn act(
 /// Asks the store for the status of a key; spends nothing.
 pub(crate) async fn look_up(scope: &Scope, secret: &Secret, input: &Input) -> Result<LookedUp, ActionFault> {
     match LookupTarget::of(scope, secret, input).await? {
-        LookupTarget::Key(limiter, key, doubt) => Ok(by_key(secret, &limiter, &key).await?.doubted(doubt)),
+        LookupTarget::Key(limiter, key, doubt) => {
+            Ok(by_key(scope, secret, &limiter, &key).await?.doubted(doubt))
+        }
         LookupTarget::Request(explained) => Ok(by_request(scope, secret, *explained).await),
     }
 }
@@ -211,7 +213,7 @@ async fn act_on_key(
     };
     // The page shows how the key stands now, with all its limits.
     drop(done);
-    Ok(by_key(secret, &limiter, &key).await?)
+    Ok(by_key(scope, secret, &limiter, &key).await?)
 }
 
 /// The key of the named policy, among those that a request would meet.
@@ -271,7 +273,7 @@ async fn give(
         wanted = wanted.replacing(version);
     }
     let put = overrides.put(wanted).await?;
-    Ok((format!("{put}, {}", whose(overrides)), by_key(secret, &limiter, &key).await?))
+    Ok((format!("{put}, {}", whose(overrides)), by_key(scope, secret, &limiter, &key).await?))
 }
 
 // A key named by its text: [`written`].

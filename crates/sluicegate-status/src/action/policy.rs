@@ -75,7 +75,7 @@ pub(super) async fn all_to_shadow(
             .collect();
         if !changes.is_empty() {
             overrides.put_all(changes).await?;
-            notice = format!("all policies are only tried out, {}", whose(overrides));
+            notice = format!("no policy refuses requests: all are in shadow mode, {}", whose(overrides));
         }
     }
     if policies.is_empty() {

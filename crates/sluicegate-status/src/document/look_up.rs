@@ -22,12 +22,19 @@ use crate::secret::Secret;
 /// The length of a suspension by hand, if neither the operator nor the policy sets one.
 const HALF_AN_HOUR: Duration = Duration::from_secs(1_800);
 
+/// The note of a look-up while the store does not answer.
+const BY_THIS_INSTANCE: &str =
+    "as this instance knows it, by its own part of the quotas: the store does not answer";
+
 /// The note of a look-up that cannot know the quotas of the key, because only requests bring them.
 const OWN_QUOTAS: &str = "by the quotas of the policy; a request may bring others for its key, and a look-up as a request shows these";
 
 /// The result of a look-up.
 #[derive(Debug, Serialize)]
 pub(crate) struct LookedUp {
+    /// The key as its kind allows; none if a request was looked up.
+    #[serde(skip)]
+    pub(super) key: Option<String>,
     /// The decision that would be made now.
     pub(super) would_be: String,
     /// Each limit of the request, or the one policy whose key was named.
@@ -62,6 +69,9 @@ pub(super) struct KeyStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<u64>,
     pub(super) quotas: Vec<QuotaStanding>,
+    /// The number of times that this instance has refused it in the last 5 to 10 minutes, if it is among the most refused keys.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) refused: Option<u64>,
     /// Its refusals on the way to the next suspension, if its policy counts refusals and the store knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) strikes: Option<StrikesStanding>,
@@ -131,6 +141,7 @@ impl StrikesStanding {
 
 /// The status of one key of one policy.
 pub(crate) async fn by_key(
+    scope: &Scope,
     secret: &Secret,
     limiter: &RateLimiter,
     key: &Key,
@@ -140,6 +151,11 @@ pub(crate) async fn by_key(
     let of_policy = limiter.store().limiters().get(policy.name());
     let given = given_quotas(limiter, key);
     let is_of_policy = of_policy.is_some_and(|of_policy| of_policy == *limiter);
+    let may_bring_quotas = policy.takes_quotas() && is_of_policy && given.is_none();
+    let note = match decision.decided_by() {
+        DecidedBy::Fallback => Some(BY_THIS_INSTANCE),
+        _ => may_bring_quotas.then_some(OWN_QUOTAS),
+    };
     let standing = KeyStatus {
         limit: policy.name().to_owned(),
         policy: Some(policy.name().to_owned()),
@@ -147,7 +163,8 @@ pub(crate) async fn by_key(
         strikes: StrikesStanding::of(limiter, key).await,
         twice: twice(&limiter.policy()),
         suspends_for: suspends_for(&policy),
-        note: (policy.takes_quotas() && is_of_policy && given.is_none()).then_some(OWN_QUOTAS),
+        refused: refused_lately(scope, policy.name(), key),
+        note,
         given,
         ..KeyStatus::default()
     };
@@ -161,7 +178,16 @@ pub(crate) async fn by_key(
             (would_be(&policy, &decision), KeyStatus { cost: Some(1), quotas, ..standing })
         }
     };
-    Ok(LookedUp { would_be: would_be.to_string(), limits: vec![standing] })
+    let key = Some(ShownKey::of(key).to_string());
+    Ok(LookedUp { key, would_be: would_be.to_string(), limits: vec![standing] })
+}
+
+/// How often this instance has lately refused the key, if it is listed.
+fn refused_lately(scope: &Scope, policy: &str, key: &Key) -> Option<u64> {
+    let digest = ShownKey::of(key).digest;
+    let policies = scope.stores.iter().flat_map(|(observed, _)| observed.snapshot().policies);
+    let offenders = policies.filter(|it| it.policy.name() == policy).flat_map(|it| it.offenders);
+    offenders.into_iter().find(|offender| offender.digest == digest).map(|offender| offender.rejected)
 }
 
 /// The decision on one unit.
@@ -195,6 +221,7 @@ pub(crate) async fn by_request(scope: &Scope, secret: &Secret, explained: Explan
         let asked = asked.and_then(|asked| Some((scope.limiter(asked.policy.name())?, asked.key.clone())));
         let known = match asked {
             Some((limiter, key)) => KeyStatus {
+                refused: refused_lately(scope, limiter.policy().name(), &key),
                 strikes: StrikesStanding::of(&limiter, &key).await,
                 given: given_quotas(&limiter, &key),
                 twice: twice(&limiter.policy()),
@@ -202,10 +229,10 @@ pub(crate) async fn by_request(scope: &Scope, secret: &Secret, explained: Explan
             },
             None => KeyStatus::default(),
         };
-        let KeyStatus { strikes, given, twice, .. } = known;
-        limits.push(KeyStatus { strikes, given, twice, ..standing(secret, limit) });
+        let KeyStatus { refused, strikes, given, twice, .. } = known;
+        limits.push(KeyStatus { refused, strikes, given, twice, ..standing(secret, limit) });
     }
-    LookedUp { would_be: explained.outcome.to_string(), limits }
+    LookedUp { key: None, would_be: explained.outcome.to_string(), limits }
 }
 
 /// The length of a suspension by hand if the operator does not set it: that of a first suspension by the policy.

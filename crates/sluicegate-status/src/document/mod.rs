@@ -23,16 +23,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::Quota;
 use sluicegate_core::limiter::Overrides;
-use sluicegate_core::store::BreakerState;
 use sluicegate_in_flight::{AdaptiveStatus, SharedStatus};
-use sluicegate_observed::{Observed, PastEvent, Snapshot, StoreSnapshot, StoreState};
+use sluicegate_observed::{Observed, PastEvent, Snapshot};
 use sluicegate_tower::room::{Room, RoomNumbers};
 
 use crate::document::policy::{PolicyView, status};
 use crate::document::shape::{
-    AdaptiveShown, AskerShown, BudgetShown, ByClass, Errors, GivenQuotas, GivenShown, Happened, MinuteShown,
-    NoticeShown, OffenderShown, OverrideShown, PolicyStatus, RoomShown, SharedShown, ShownStore,
-    StandingShown, Tighter,
+    AdaptiveShown, AskerShown, BudgetShown, ByClass, GivenQuotas, GivenShown, Happened, NoticeShown,
+    OffenderShown, OverrideShown, PolicyStatus, RoomShown, SharedShown, StandingShown, Tighter,
 };
 use crate::document::summary::{NextAction, sentence, steps};
 use crate::page::{Scope, rfc3339, seconds_up};
@@ -57,7 +55,8 @@ pub(crate) fn gather(
         let standing = overrides.list();
         let shown = known.policies.iter().filter(|it| names.insert(it.policy.name().to_owned()));
         let shown = shown.map(|policy| {
-            status(&PolicyView { observed, overrides, standing: &standing, policy, keys, at: known.at })
+            let (standing, store) = (&standing, known.stores.first());
+            status(&PolicyView { observed, overrides, standing, policy, store, keys, at: known.at })
         });
         shown.collect::<Vec<_>>()
     });
@@ -82,8 +81,9 @@ pub(crate) fn gather(
             .map(|it| NoticeShown { is_alarm: true, ..notice(it, keys) })
             .chain(notices.all().into_iter().map(|it| notice(it, keys)))
             .collect(),
-        stores: snapshots.iter().flat_map(|(_, known)| &known.stores).map(store).collect(),
+        stores: snapshots.iter().flat_map(|(_, known)| &known.stores).cloned().collect(),
         policies,
+        in_flight: snapshots.iter().flat_map(|(_, known)| &known.in_flight).cloned().collect(),
         adaptive: snapshots
             .iter()
             .flat_map(|(_, known)| &known.adaptive)
@@ -115,36 +115,6 @@ fn shared(name: &str, status: &SharedStatus) -> SharedShown {
     }
 }
 
-fn store(store: &StoreSnapshot) -> ShownStore {
-    ShownStore {
-        name: store.name.clone(),
-        state: match store.state {
-            StoreState::Ok => "ok",
-            StoreState::Fallback => "fallback",
-            _ => "down",
-        },
-        breaker: match store.breaker {
-            BreakerState::Closed => "closed",
-            BreakerState::HalfOpen => "half_open",
-            _ => "open",
-        },
-        // The value is known to a tenth of a microsecond only.
-        p99_ms: store.p99.map(|p99| (p99.as_secs_f64() * 1e7).round() / 1e4),
-        opened: store.opened,
-        errors: Errors {
-            timeout: store.errors.timeout,
-            unavailable: store.errors.unavailable,
-            protocol: store.errors.protocol,
-        },
-        fallback_decisions: store.fallback_decisions,
-        fallback_seconds: store.in_fallback.as_secs(),
-        unsettled_keys: store.unsettled_keys,
-        keys: store.keys,
-        slots: store.slots,
-        evictions: store.evictions,
-    }
-}
-
 /// A notice; only operators see its text.
 fn notice(Notice { about, since_us, text }: Notice, keys: ShownKeys<'_>) -> NoticeShown {
     let since = rfc3339(UNIX_EPOCH + Duration::from_micros(since_us));
@@ -154,6 +124,7 @@ fn notice(Notice { about, since_us, text }: Notice, keys: ShownKeys<'_>) -> Noti
 fn happened(event: &PastEvent, keys: ShownKeys<'_>) -> Happened {
     Happened {
         at: rfc3339(event.at),
+        until: event.until.map(rfc3339),
         what: event.what,
         by: event.by.clone(),
         policy: event.policy.clone(),
@@ -164,6 +135,7 @@ fn happened(event: &PastEvent, keys: ShownKeys<'_>) -> Happened {
         room: None,
         from: event.from.clone(),
         to: event.to.clone(),
+        outage: event.outage,
     }
 }
 
@@ -243,7 +215,8 @@ impl RoomEvents {
         let at = UNIX_EPOCH + Duration::from_micros(now_us);
         let event = |what, from: String, to: String| {
             let [by, room, from, to] = [by.to_owned(), room.clone(), from, to].map(Some);
-            (at, Happened { at: rfc3339(at), what, by, policy: None, key: None, room, from, to })
+            let (policy, key, until, outage) = (None, None, None, None);
+            (at, Happened { at: rfc3339(at), until, what, by, policy, key, room, from, to, outage })
         };
         let rates = (before.rate != after.rate)
             .then(|| event("room_rate_changed", rate(before.rate), rate(after.rate)));

@@ -9,15 +9,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Number;
 use sluicegate_core::limiter::Overrides;
-use sluicegate_core::policy::{Override, TimeSpan};
-use sluicegate_core::{OnExceeded, Policy, Quota, RateLimiter, Store};
+use sluicegate_core::policy::{Override, PolicyMode, TimeSpan};
+use sluicegate_core::{OnExceeded, OnOutage, Policy, Quota, RateLimiter, Store};
 use sluicegate_observed::{
-    Asker, KeyBudget, Minute, Observed, Offender, OffenderKind, PolicySnapshot, ShownKey,
+    Asker, KeyBudget, Minute, Observed, Offender, OffenderKind, PolicySnapshot, ShownKey, StoreSnapshot,
+    StoreState,
 };
 
 use crate::document::shape::{
-    AskerShown, BudgetShown, GivenQuotas, GivenShown, MinuteShown, OffenderShown, OverrideShown, PerSecond,
-    PolicyStatus, QuotaShown, Tighter,
+    AskerShown, BudgetShown, GivenQuotas, GivenShown, OffenderShown, OverrideShown, PolicyStatus, QuotaShown,
+    Tighter,
 };
 use crate::page::rfc3339;
 use crate::secret::Secret;
@@ -40,6 +41,8 @@ pub(super) struct PolicyView<'a> {
     pub(super) overrides: &'a Overrides,
     pub(super) standing: &'a [Arc<Override>],
     pub(super) policy: &'a PolicySnapshot,
+    /// The state of its store.
+    pub(super) store: Option<&'a StoreSnapshot>,
     pub(super) keys: ShownKeys<'a>,
     /// The moment of the snapshot.
     pub(super) at: SystemTime,
@@ -62,14 +65,10 @@ pub(super) fn status(known: &PolicyView<'_>) -> PolicyStatus {
             _ => "deny",
         },
         on_outage: policy.on_outage().to_string(),
-        per_second: PerSecond {
-            allowed: per_second.allowed,
-            rejected: per_second.rejected,
-            delayed: per_second.delayed,
-            suspended: per_second.suspended,
-        },
-        minutes: minutes.iter().map(minute).collect(),
-        minute: minute(running),
+        in_outage: known.store.and_then(|store| in_outage(policy, store)),
+        per_second: *per_second,
+        minutes: minutes.clone(),
+        minute: *running,
         waiting: known.policy.waiting,
         near_share: share(in_all(|minute| minute.near), in_all(|minute| minute.allowed)),
         suspended_seen: known.policy.suspended_seen,
@@ -156,9 +155,25 @@ fn share(part: u64, of: u64) -> f64 {
     if of == 0 { 0.0 } else { part as f64 / of as f64 }
 }
 
-fn minute(minute: &Minute) -> MinuteShown {
-    let Minute { at, allowed, rejected, near, .. } = *minute;
-    MinuteShown { at: rfc3339(at), allowed, rejected, near }
+/// The treatment of requests while the store does not decide.
+fn in_outage(policy: &Policy, store: &StoreSnapshot) -> Option<String> {
+    if store.state == StoreState::Ok || policy.mode() == PolicyMode::Off {
+        return None;
+    }
+    let quotas = policy.quotas().iter().map(|quota| quota.quota().to_string()).collect::<Vec<_>>();
+    let quotas = quotas.join(" and ");
+    Some(match (policy.on_outage(), store.replicas) {
+        (OnOutage::Deny, _) => "refuses all requests (503)".to_owned(),
+        (OnOutage::Allow, _) => "lets all requests in, uncounted".to_owned(),
+        (OnOutage::Local, Some(2)) => format!("this instance's half of {quotas}"),
+        (OnOutage::Local, Some(3)) => format!("this instance's third of {quotas}"),
+        (OnOutage::Local, Some(4)) => format!("this instance's quarter of {quotas}"),
+        (OnOutage::Local, Some(replicas @ 5..)) => {
+            format!("this instance's part of {quotas}: one of {replicas}")
+        }
+        (OnOutage::Local, _) => format!("{quotas}, counted by this instance alone"),
+        (other, _) => format!("{other}, counted by this instance alone"),
+    })
 }
 
 fn offender(known: &PolicyView<'_>, offender: &Offender) -> OffenderShown {

@@ -1,11 +1,12 @@
 //! The shape of `status.json`: [`Document`].
 
 use std::fmt::Display;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 use serde_json::Number;
 use sluicegate_core::policy::Override;
+use sluicegate_observed::{InFlightSnapshot, Minute, OutageCounts, Rate, StoreSnapshot};
 
 use crate::page::rfc3339;
 
@@ -21,8 +22,10 @@ pub(crate) struct Document {
     /// The time for which the first of the stores has been observed.
     pub(super) uptime_seconds: u64,
     pub(super) notices: Vec<NoticeShown>,
-    pub(super) stores: Vec<ShownStore>,
+    pub(super) stores: Vec<StoreSnapshot>,
     pub(crate) policies: Vec<PolicyStatus>,
+    /// The limits on requests at once; more about some of them follows.
+    pub(super) in_flight: Vec<InFlightSnapshot>,
     pub(super) adaptive: Vec<AdaptiveShown>,
     /// The limits whose permits instances share.
     pub(super) shared: Vec<SharedShown>,
@@ -44,40 +47,6 @@ pub(super) struct NoticeShown {
     pub(super) is_alarm: bool,
 }
 
-/// The state of a store.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct ShownStore {
-    /// The name under which it is observed.
-    pub(super) name: String,
-    /// `ok`, `fallback` or `down`.
-    pub(super) state: &'static str,
-    /// `closed`, `half_open` or `open`: the worst of its parts.
-    pub(super) breaker: &'static str,
-    /// The milliseconds within which 99 of 100 answers came in the last minutes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) p99_ms: Option<f64>,
-    /// The number of times that a breaker has opened.
-    pub(super) opened: u64,
-    pub(super) errors: Errors,
-    /// Decisions that were made without it; `fallback_seconds` is the time of that.
-    pub(super) fallback_decisions: u64,
-    pub(super) fallback_seconds: u64,
-    /// Keys whose spending the store does not know yet.
-    pub(super) unsettled_keys: usize,
-    /// Keys in debt in the table in memory; `slots` is the number that fits, and `evictions` the number that had to go.
-    pub(super) keys: usize,
-    pub(super) slots: usize,
-    pub(super) evictions: u64,
-}
-
-/// Calls that failed, by kind.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Errors {
-    pub(super) timeout: u64,
-    pub(super) unavailable: u64,
-    pub(super) protocol: u64,
-}
-
 /// A policy, and its counts in this instance.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PolicyStatus {
@@ -93,11 +62,14 @@ pub(crate) struct PolicyStatus {
     pub(super) given: Vec<GivenShown>,
     pub(super) on_exceeded: &'static str,
     pub(super) on_outage: String,
-    pub(super) per_second: PerSecond,
+    /// The present treatment of requests, while the store does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) in_outage: Option<String>,
+    pub(super) per_second: Rate,
     /// Whole minutes, the oldest first.
-    pub(super) minutes: Vec<MinuteShown>,
+    pub(super) minutes: Vec<Minute>,
     /// The current minute.
-    pub(super) minute: MinuteShown,
+    pub(super) minute: Minute,
     pub(super) waiting: usize,
     /// The part of the allowed requests of the last hour that left less than a fifth.
     #[serde(skip)]
@@ -132,7 +104,7 @@ pub(super) struct Tighter {
 
 impl PolicyStatus {
     /// The last hour, the oldest minute first, with the minute that is under way.
-    pub(super) fn hour(&self) -> impl DoubleEndedIterator<Item = &MinuteShown> {
+    pub(super) fn hour(&self) -> impl DoubleEndedIterator<Item = &Minute> {
         self.minutes.iter().skip(1).chain([&self.minute])
     }
 
@@ -143,7 +115,7 @@ impl PolicyStatus {
 
     /// Requests that were refused in the last hour.
     pub(super) fn refused_in_hour(&self) -> u64 {
-        self.hour().map(|minute| minute.rejected).sum()
+        self.hour().map(refused_in).sum()
     }
 
     /// Requests that are let in a second, at once or after a wait.
@@ -151,10 +123,15 @@ impl PolicyStatus {
         self.per_second.allowed + self.per_second.delayed
     }
 
-    /// Requests that are refused a second, suspended keys among them.
+    /// Requests that it refuses a second, with those of suspended keys and those of an outage.
     pub(super) fn refused(&self) -> f64 {
-        self.per_second.rejected + self.per_second.suspended
+        self.per_second.rejected + self.per_second.suspended + self.per_second.outage
     }
+}
+
+/// Requests of a minute that a policy refused, for their keys or for an outage.
+pub(super) fn refused_in(minute: &Minute) -> u64 {
+    minute.rejected + minute.outage
 }
 
 /// A limit on requests at once that adapts to the service.
@@ -285,25 +262,6 @@ impl GivenQuotas {
     }
 }
 
-/// The rates per second, as the mean of ten seconds.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct PerSecond {
-    pub(super) allowed: f64,
-    pub(super) rejected: f64,
-    pub(super) delayed: f64,
-    pub(super) suspended: f64,
-}
-
-/// One minute, complete or up to now.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct MinuteShown {
-    pub(super) at: String,
-    pub(super) allowed: u64,
-    pub(super) rejected: u64,
-    /// Allowed requests that left less than a fifth.
-    pub(super) near: u64,
-}
-
 /// A key that was refused often.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct OffenderShown {
@@ -388,6 +346,9 @@ pub(crate) struct RoomShown {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Happened {
     pub(super) at: String,
+    /// The end of an outage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) until: Option<String>,
     pub(super) what: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) by: Option<String>,
@@ -402,6 +363,9 @@ pub(super) struct Happened {
     pub(super) from: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) to: Option<String>,
+    /// The counts of an outage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) outage: Option<OutageCounts>,
 }
 
 // Numbers as the page shows them: rounded, for a quick look. The JSON has them exactly.
@@ -439,6 +403,11 @@ pub(super) fn millis(millis: f64) -> String {
     }
 }
 
+/// Writes a duration as [`millis`] does.
+pub(super) fn millis_of(time: Duration) -> String {
+    millis(time.as_secs_f64() * 1e3)
+}
+
 /// Writes `61 %`.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
@@ -472,6 +441,16 @@ pub(super) fn wait(seconds: u64) -> String {
 /// The time of day of a moment in RFC 3339.
 pub(super) fn clock(at: &str) -> &str {
     at.get(11..19).unwrap_or(at)
+}
+
+/// The time of day of a moment: `15:00:00`.
+pub(super) fn time_of_day(at: SystemTime) -> String {
+    clock(&rfc3339(at)).to_owned()
+}
+
+/// The hour and the minute of a moment: `15:00`.
+pub(super) fn hour_and_minute(at: SystemTime) -> String {
+    clock_minute(&rfc3339(at)).to_owned()
 }
 
 /// The hour and the minute of a moment in RFC 3339: `15:00`.

@@ -3,9 +3,13 @@
 //! Both read only the document, so that the sentence agrees with the page. Its parts follow the questions of an operator on call:
 //! refusals, their keys and their beginning; refusals of policies in shadow mode; unusual traffic; operators' changes; the store.
 
+use std::cmp::Reverse;
+
+use sluicegate_observed::{Minute, StoreSnapshot, StoreState};
+
 use crate::document::shape;
 use crate::document::shape::{
-    Document, MinuteShown, NoticeShown, OffenderShown, PolicyStatus, ShownStore, Tighter, counted,
+    Document, NoticeShown, OffenderShown, PolicyStatus, Tighter, counted, refused_in,
 };
 
 /// The share of the refusals from which they are attributed to one key.
@@ -27,11 +31,11 @@ pub(super) enum NextAction<'a> {
 
 /// The state in words.
 pub(super) fn sentence(document: &Document) -> String {
-    let is_refusing = document.policies.iter().any(|policy| !policy.is_shadow() && policy.refused() > 0.0);
+    let is_refusing = !refusing_now(document).is_empty();
     let shadow = in_shadow(&document.policies);
     let unusual: Vec<String> = [notices(&document.notices), changes(&document.policies)].concat();
     let stores = stores(&document.stores, &document.policies);
-    let is_as_usual = unusual.is_empty() && document.stores.iter().all(|store| store.state == "ok");
+    let is_as_usual = unusual.is_empty() && document.stores.iter().all(|store| store.state == StoreState::Ok);
     let usual = match is_refusing || shadow.is_some() {
         _ if !is_as_usual => None,
         true => Some("nothing else is unusual".to_owned()),
@@ -77,18 +81,47 @@ fn lately_worst(document: &Document) -> Option<&PolicyStatus> {
     refused.max_by_key(|policy| policy.refused_in_hour())
 }
 
-/// Writes `login refuses 0.7 a second since 14:02 UTC, all of it one address, 203.0.113.9`.
+/// The enforced policies and the limits on requests at once that refuse requests now, each with its rate, the highest first.
+fn refusing_now(document: &Document) -> Vec<(&str, f64)> {
+    let policies = enforced(document).map(|policy| (&*policy.name, policy.refused()));
+    let at_once = document.in_flight.iter().map(|limit| (&*limit.name, limit.per_second.rejected));
+    let mut refusing: Vec<_> = policies.chain(at_once).filter(|(_, rate)| *rate > 0.0).collect();
+    refusing.sort_by(|one, other| other.1.total_cmp(&one.1));
+    refusing
+}
+
+/// Writes `login refuses 0.7 a second since 14:02 UTC, all of it one address, 203.0.113.9; api refuses 0.2 a second`. A request that two
+/// policies refuse is in the rates of both, so they have no sum.
 fn refusals(document: &Document) -> String {
-    let Some(policy) = worst(enforced(document)) else { return nothing_refused(document) };
-    let all: Vec<f64> = enforced(document).map(PolicyStatus::refused).filter(|rate| *rate > 0.0).collect();
-    let rest = shape::rate(all.iter().sum::<f64>() - policy.refused());
-    let others = match all.len() - 1 {
-        0 => String::new(),
-        1 => format!("; 1 other policy refuses {rest} a second"),
-        many => format!("; {many} other policies refuse {rest} a second"),
+    let refusing = refusing_now(document);
+    let Some((first, rate)) = refusing.first() else { return nothing_refused(document) };
+    let more = match worst(enforced(document)).filter(|policy| policy.name == *first) {
+        Some(policy) => [since(policy), by_outage(policy), of_whom(policy)].concat(),
+        None => " because its permits are in use".to_owned(),
     };
-    let (name, rate) = (&policy.name, shape::rate(policy.refused()));
-    format!("{name} refuses {rate} a second{}{}{others}", since(policy), of_whom(policy))
+    format!(
+        "{first} refuses {} a second{more}{}",
+        shape::rate(*rate),
+        others(&refusing[1..], |rate| { format!("refuses {} a second", shape::rate(*rate)) })
+    )
+}
+
+/// Names the first of the other policies, and counts the rest.
+fn others<T>(others: &[(&str, T)], says: impl Fn(&T) -> String) -> String {
+    const NAMED: usize = 3;
+    let named = others.iter().take(NAMED).map(|(name, number)| format!("; {name} {}", says(number)));
+    let rest = others.len().saturating_sub(NAMED);
+    let rest = if rest > 0 { format!("; {rest} more do so, too") } else { String::new() };
+    named.collect::<String>() + &rest
+}
+
+/// Writes `, 3.0 of them because the store does not answer`.
+fn by_outage(policy: &PolicyStatus) -> String {
+    match policy.per_second.outage {
+        outage if outage <= 0.0 => String::new(),
+        outage if outage >= policy.refused() => ", all because the store does not answer".to_owned(),
+        outage => format!(", {} of them because the store does not answer", shape::rate(outage)),
+    }
 }
 
 /// The keys with most of the refusals.
@@ -130,14 +163,14 @@ fn key(offender: &OffenderShown) -> String {
 
 /// Writes `since 14:02 UTC`, from the first of the minutes that have refused without a longer pause.
 fn since(policy: &PolicyStatus) -> String {
-    let mut first: Option<&MinuteShown> = None;
+    let mut first: Option<&Minute> = None;
     let mut gap = 0;
     for minute in policy.hour().rev() {
-        gap = if minute.rejected > 0 { 0 } else { gap + 1 };
+        gap = if refused_in(minute) > 0 { 0 } else { gap + 1 };
         if gap > GAP {
             break;
         }
-        if minute.rejected > 0 {
+        if refused_in(minute) > 0 {
             first = Some(minute);
         }
     }
@@ -145,7 +178,7 @@ fn since(policy: &PolicyStatus) -> String {
         Some(first) if policy.hour().next().is_some_and(|oldest| oldest.at == first.at) => {
             " for an hour or longer".to_owned()
         }
-        Some(first) => format!(" since {} UTC", shape::clock_minute(&first.at)),
+        Some(first) => format!(" since {} UTC", shape::hour_and_minute(first.at)),
         None => String::new(),
     }
 }
@@ -155,19 +188,31 @@ fn nothing_refused(document: &Document) -> String {
     if let Some(policy) = lately_worst(document) {
         return refused_lately(document, policy);
     }
-    let allowed: u64 =
-        document.policies.iter().flat_map(PolicyStatus::hour).map(|minute| minute.allowed).sum();
-    let rate: f64 = document.policies.iter().map(PolicyStatus::allowed).sum();
-    match document.policies.len() as u64 {
-        0 => "No policy is open yet".to_owned(),
-        open if rate > 0.0 => {
-            let policies = counted(open, "policy allows", "policies allow");
-            format!("Nothing is refused; {policies} {} a second", shape::rate(rate))
+    let policies = &document.policies;
+    // A request may ask several policies, so no sum over them is a number of requests.
+    let most = match policies.len() {
+        0 | 1 => String::new(),
+        all => format!(", the most of {all} policies"),
+    };
+    let in_hour = |policy: &PolicyStatus| policy.hour().map(|minute| minute.allowed).sum::<u64>();
+    // A policy in shadow mode lets everything in, so it is named only if no other one lets in anything.
+    let now = policies.iter().filter(|policy| policy.allowed() > 0.0);
+    let now = now.max_by(|one, other| {
+        let is_enforced = |policy: &PolicyStatus| !policy.is_shadow();
+        is_enforced(one).cmp(&is_enforced(other)).then(one.allowed().total_cmp(&other.allowed()))
+    });
+    let lately =
+        policies.iter().max_by_key(|policy| (in_hour(policy) > 0, !policy.is_shadow(), in_hour(policy)));
+    match (now, lately) {
+        (Some(policy), _) => {
+            let (name, rate) = (&policy.name, shape::rate(policy.allowed()));
+            format!("Nothing is refused; {name} lets in {rate} a second{most}")
         }
-        _ if allowed > 0 => {
-            let requests = counted(allowed, "request was", "requests were");
-            format!("Nothing is refused; {requests} allowed in the last hour")
+        (_, Some(policy)) if in_hour(policy) > 0 => {
+            let requests = counted(in_hour(policy), "request", "requests");
+            format!("Nothing is refused; {} let in {requests} in the last hour{most}", policy.name)
         }
+        (_, None) => "No policy is open yet".to_owned(),
         _ if document.uptime_seconds < 3_600 => "Nothing has been asked yet".to_owned(),
         _ => "Nothing was asked in the last hour".to_owned(),
     }
@@ -176,17 +221,15 @@ fn nothing_refused(document: &Document) -> String {
 /// Writes `Nothing is refused now; login refused 7 requests in the last hour, the last at 14:31 UTC`.
 fn refused_lately(document: &Document, policy: &PolicyStatus) -> String {
     let refused = policy.refused_in_hour();
-    let last = policy.hour().rev().find(|minute| minute.rejected > 0);
-    let last = last.map_or("", |last| shape::clock_minute(&last.at));
-    let others = enforced(document).map(PolicyStatus::refused_in_hour).filter(|refused| *refused > 0);
-    let (many, all) = others.fold((0, 0), |(many, all), refused| (many + 1, all + refused));
-    let others = match many - 1 {
-        0 => String::new(),
-        others => {
-            let policies = counted(others, "other policy", "other policies");
-            format!("; {policies} refused {}", shape::count(all - refused))
-        }
-    };
+    let last = policy.hour().rev().find(|minute| refused_in(minute) > 0);
+    let last = last.map_or_else(String::new, |last| shape::hour_and_minute(last.at));
+    let mut rest: Vec<_> = enforced(document)
+        .filter(|other| other.name != policy.name)
+        .map(|other| (&*other.name, other.refused_in_hour()))
+        .filter(|(_, refused)| *refused > 0)
+        .collect();
+    rest.sort_by_key(|(_, refused)| Reverse(*refused));
+    let others = others(&rest, |refused| format!("refused {}", shape::count(refused)));
     let requests = counted(refused, "request", "requests");
     let name = &policy.name;
     format!(
@@ -246,24 +289,26 @@ fn changes(policies: &[PolicyStatus]) -> Vec<String> {
 }
 
 /// The stores that do not answer, or how fast all of them do.
-fn stores(stores: &[ShownStore], policies: &[PolicyStatus]) -> Option<String> {
+fn stores(stores: &[StoreSnapshot], policies: &[PolicyStatus]) -> Option<String> {
     let away: Vec<String> = stores
         .iter()
-        .filter(|store| store.state != "ok")
-        .map(|store| match store.state {
-            "fallback" => format!(
-                "the store {} is not asked, since its breaker is {}",
-                store.name,
-                store.breaker.replace('_', " ")
-            ),
-            _ => format!("the store {} does not answer", store.name),
+        .filter(|store| store.state != StoreState::Ok)
+        .map(|store| {
+            let last = store.answered_at.map(shape::time_of_day);
+            let last = last.map_or_else(String::new, |at| format!(" (it last did at {at} UTC)"));
+            match store.state {
+                StoreState::Fallback => {
+                    format!("the store {} does not answer{last}, and is asked on trial only", store.name)
+                }
+                _ => format!("the store {} does not answer{last}", store.name),
+            }
         })
         .collect();
     if !away.is_empty() {
-        return Some(format!("{}, and {}", away.join(", "), without_store(policies)));
+        return Some(format!("{}; {}", away.join(", "), without_store(policies)));
     }
-    let slowest = stores.iter().filter_map(|store| store.p99_ms).reduce(f64::max);
-    let within = slowest.map_or_else(String::new, |slowest| format!(" within {}", shape::millis(slowest)));
+    let slowest = stores.iter().filter_map(|store| store.p99).max();
+    let within = slowest.map_or_else(String::new, |slowest| format!(" within {}", shape::millis_of(slowest)));
     match stores.len() {
         0 => None,
         1 => Some(format!("the store answers{within}")),
@@ -278,7 +323,7 @@ fn without_store(policies: &[PolicyStatus]) -> &'static str {
         () if all("local") => "this instance decides by its share of the quotas",
         () if all("allow") => "every request passes uncounted",
         () if all("deny") => "every request is refused",
-        () => "each policy decides as it says for an outage",
+        () => "the table says what each policy does meanwhile",
     }
 }
 

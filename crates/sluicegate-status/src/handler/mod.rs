@@ -116,7 +116,7 @@ impl PageHandler {
     /// The current document, as far as this visitor may see it.
     fn document(&self) -> Document {
         let keys = match (&self.guard, &self.secret) {
-            (Guard::Who(_), Some(secret)) => ShownKeys::Shown(secret),
+            (Guard::Who(_) | Guard::ThisMachine, Some(secret)) => ShownKeys::Shown(secret),
             _ => ShownKeys::Digests,
         };
         gather(&self.instance, (&self.scope, &self.notices, &self.room_events), keys)
@@ -326,7 +326,7 @@ fn text(status: StatusCode, sentence: &str) -> Response<String> {
 
 fn json_response(status: StatusCode, body: &impl Serialize) -> Response<String> {
     // The body holds only numbers and text under names, all of which JSON can write.
-    answer(status, "application/json_response", serde_json::to_string(body).unwrap_or_default())
+    answer(status, "application/json", serde_json::to_string(body).unwrap_or_default())
 }
 
 fn not_allowed(methods: &'static str) -> Response<String> {

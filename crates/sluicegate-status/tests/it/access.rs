@@ -68,6 +68,14 @@ async fn a_page_for_this_machine_is_not_for_the_clients_of_a_proxy_here() {
     }
     assert_eq!(status("192.0.2.1:1", Version::HTTP_11, &[]).await, StatusCode::FORBIDDEN);
     assert_eq!(status("127.0.0.1:1", Version::HTTP_10, &[]).await, StatusCode::FORBIDDEN);
+    // An operator there sees keys and may act, as on any page with a guard.
+    world.spend([203, 0, 113, 9], 7).await;
+    let peer = PeerAddr("127.0.0.1:1".parse().unwrap());
+    let request = || Request::get("/").header("host", "127.0.0.1:3000").extension(peer);
+    let body = send(&page, request(), "").await.into_body();
+    for shown in ["signed in as local", "203.0.113.9", "look up 203.0.113.9", "Look up a key"] {
+        assert!(body.contains(shown), "{shown}: {body}");
+    }
     for field in ["X-Forwarded-For", "X-Forwarded-Proto", "Forwarded", "X-Real-IP", "Via", "CF-Connecting-IP"]
     {
         let shown = status("127.0.0.1:1", Version::HTTP_11, &[(field, "127.0.0.1")]).await;

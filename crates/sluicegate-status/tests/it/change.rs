@@ -152,7 +152,11 @@ async fn all_policies_go_to_shadow_by_one_button_that_has_to_be_meant() {
     assert_eq!(login(&page).await["mode"], "enforce");
     let response = submit(&page, "do=all-to-shadow&confirm=yes&for=5min").await;
     assert_eq!(response.status(), StatusCode::OK);
-    assert!(response.body().contains("all policies are only tried out"), "{}", response.body());
+    assert!(
+        response.body().contains("no policy refuses requests: all are in shadow mode"),
+        "{}",
+        response.body()
+    );
     let json: Value = serde_json::from_str(get(&page, "/status.json").await.body()).unwrap();
     let modes = json["policies"].as_array().unwrap().iter().map(|policy| policy["mode"].clone());
     assert!(modes.into_iter().all(|mode| mode == "shadow"), "{json}");

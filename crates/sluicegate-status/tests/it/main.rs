@@ -8,6 +8,7 @@ mod change;
 mod digests;
 mod look_up;
 mod offenders;
+mod outage;
 mod results;
 mod rooms;
 mod shown;

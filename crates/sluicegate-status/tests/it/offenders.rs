@@ -125,7 +125,7 @@ async fn a_key_is_suspended_for_a_time_and_released() {
     let expected = [by_ada("suspended"), by_ada("suspended"), by_ada("released")];
     assert_eq!(events, expected.iter().map(|(what, by)| (what, by)).collect::<Vec<_>>());
     let body = get(&page, "/").await.into_body();
-    let suspended = "ada: suspended <strong>strict</strong> <span class=\"key\">203.0.113.9</span> → 7200s";
+    let suspended = "ada: suspended <strong>strict</strong> <span class=\"key\">203.0.113.9</span> → 2h";
     assert!(body.contains(suspended), "{body}");
     assert_eq!(json["events"][2]["key"], "203.0.113.9", "{json}");
     // To those who have no name it is a digest, as in the lists.

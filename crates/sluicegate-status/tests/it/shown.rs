@@ -107,16 +107,23 @@ async fn the_json_has_the_shape_that_was_promised_and_counts_what_was_decided() 
     assert_eq!(minutes.len(), 60);
     assert_eq!(
         minutes[59],
-        json!({"at": "2023-11-14T22:00:00.000Z", "allowed": 5, "rejected": 2, "near": 1})
+        json!({"at": "2023-11-14T22:00:00.000Z", "allowed": 5, "rejected": 2, "other_refused": 0, "outage": 0, "near": 1})
     );
     assert_eq!((&minutes[0]["allowed"], &login["waiting"]), (&json!(0), &json!(0)));
-    let running = json!({"at": "2023-11-14T22:01:00.000Z", "allowed": 0, "rejected": 0, "near": 0});
+    let running = json!({"at": "2023-11-14T22:01:00.000Z", "allowed": 0, "rejected": 0, "other_refused": 0, "outage": 0, "near": 0});
     assert_eq!(login["minute"], running);
     // Their order depends on a feature of serde_json, which any crate may turn on.
     let rates: BTreeSet<_> = login["per_second"].as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(rates, BTreeSet::from(["allowed", "delayed", "rejected", "suspended"]));
+    assert_eq!(
+        rates,
+        BTreeSet::from(["allowed", "delayed", "other_refused", "outage", "rejected", "suspended"])
+    );
+    let api = &json["policies"][0]["minutes"][59];
+    assert_eq!((&api["allowed"], &api["rejected"], &api["other_refused"]), (&json!(5), &json!(0), &json!(2)));
+    assert_eq!(get(&page, "/status.json").await.headers()["content-type"], "application/json");
     // The page says the same.
     let body = get(&page, "/").await.into_body();
+    assert!(body.contains("refused by another policy"), "{body}");
     let bars = bars(&body, "login");
     assert_eq!((bars.len(), &bars[29]), (30, &("22:00".to_owned(), 5, 2)));
 }
@@ -130,7 +137,7 @@ fn bars(body: &str, policy: &str) -> Vec<(String, u64, u64)> {
     };
     let rows = table.split("<tr>").skip(2).map(|row| {
         let count = |layer: &str| cell(row, &format!("data-label=\"{layer}\">")).parse().unwrap();
-        (cell(row, "<th scope=\"row\">"), count("allowed"), count("refused"))
+        (cell(row, "<th scope=\"row\">"), count("let in"), count("refused"))
     });
     rows.collect()
 }
@@ -145,7 +152,7 @@ async fn the_bars_of_a_policy_have_a_scale_times_and_values_and_show_the_minute_
     assert_eq!(bars(&body, "login")[29], ("21:59".to_owned(), 5, 2));
     for shown in [
         "<span>7</span><span>3</span><span>0</span>",
-        "21:59: 5 allowed, 2 refused</text>",
+        "21:59: 5 let in, 2 refused</text>",
         "<span>21:01</span>",
     ] {
         assert!(body.contains(shown), "{shown}: {body}");
@@ -197,7 +204,8 @@ async fn the_head_says_how_the_store_is_doing_and_the_table_how_near_the_last_ho
     };
     let (before, _) = head().await;
     assert!(
-        before.contains("OK</span> · 0 keys in debt, room for ") && !before.contains("answers within"),
+        before.contains("OK</span> · 0 keys that have spent something, room for ")
+            && !before.contains("answers within"),
         "{before}"
     );
     // Of answers in memory one in 64 is timed, whichever.
@@ -207,14 +215,15 @@ async fn the_head_says_how_the_store_is_doing_and_the_table_how_near_the_last_ho
     world.spend([203, 0, 113, 9], 7).await;
     let (after, _) = head().await;
     assert!(
-        after.contains("s · 2 keys in debt, room for ") && after.contains(", 99 of 100 answers within "),
+        after.contains("s · 2 keys that have spent something, room for ")
+            && after.contains(", 99 of 100 answers within "),
         "{after}"
     );
     // The last of five leaves none.
     world.clock.advance(Duration::from_secs(60));
-    assert!(head().await.1.contains(">20 % of allowed<"), "{}", head().await.1);
+    assert!(head().await.1.contains(">20 %<"), "{}", head().await.1);
     world.clock.advance(Duration::from_secs(3_600));
-    assert!(!head().await.1.contains(">20 % of allowed<"), "an hour later");
+    assert!(!head().await.1.contains(">20 %<"), "an hour later");
 }
 
 #[tokio::test]

@@ -57,7 +57,6 @@ impl Stop {
             (_, Some(why)) => why.as_str(),
             (Self::Decided(decided), _) => decided.outcome().as_str(),
             (Self::Plain(RefusalReason::Outage), _) => "outage",
-            (Self::Plain(RefusalReason::LookupTimeout(_)), _) => "lookup_timeout",
             _ => "error",
         }
     }
@@ -77,6 +76,7 @@ impl Stop {
             Self::UnknownTier(..) => Some(Undecided::UnknownTier),
             Self::Plain(RefusalReason::QueueFull(_)) => Some(Undecided::QueueFull),
             Self::Plain(RefusalReason::Blocked(_)) => Some(Undecided::Blocked),
+            Self::Plain(RefusalReason::LookupTimeout(_)) => Some(Undecided::LookupTimeout),
             Self::Decided(_) | Self::Mistake(_) | Self::Plain(_) => None,
         }
     }

@@ -84,7 +84,13 @@ pub(super) fn found(found: &LookedUp, token: Option<&str>) -> Markup {
     html! {
         section.found aria-labelledby="found" {
             h2 #found { "Looked up" }
-            p { "It " (found.would_be) "." }
+            p {
+                @match &found.key {
+                    Some(key) => { span.key { (key) } },
+                    None => { "The request" },
+                }
+                " " (found.would_be) "."
+            }
             ul {
                 @for standing in &found.limits { (stands(standing, token)) }
             }
@@ -105,6 +111,9 @@ fn stands(standing: &KeyStatus, token: Option<&str>) -> Markup {
             @for (index, quota) in standing.quotas.iter().enumerate() {
                 @if index > 0 { "; " }
                 (quota.label) ": " (stands_at(quota))
+            }
+            @if let Some(refused) = standing.refused {
+                "; refused here " (shape::counted(refused, "time", "times")) " in the last 10 minutes, when it asked for more than the policy had left for it"
             }
             @if let Some(strikes) = &standing.strikes { "; " (struck(strikes)) }
             @if let Some(note) = standing.note { " (" (note) ")" }

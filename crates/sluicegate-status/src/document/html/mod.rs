@@ -15,6 +15,8 @@ mod rooms;
 use http::Uri;
 use maud::{DOCTYPE, Markup, html};
 
+use sluicegate_observed::{OutageCounts, StoreSnapshot, StoreState};
+
 use crate::document::html::look_up::by_reference;
 use crate::document::{Document, Happened, LookedUp, NextAction, NoticeShown, sentence, shape, steps};
 
@@ -96,6 +98,7 @@ pub(crate) fn page(look: &Look<'_>) -> String {
                     (rooms::stores_section(&look.document.stores))
                     (policies::policies_section(policies, look.token))
                     (policies::budgets_section(policies, look.token))
+                    (rooms::at_once_section(&look.document.in_flight))
                     (rooms::adaptive_section(&look.document.adaptive))
                     (rooms::shared_section(&look.document.shared))
                     (rooms::rooms_section(&look.document.rooms, look.token))
@@ -127,8 +130,18 @@ fn header(look: &Look<'_>) -> Markup {
                     a href={ "?theme=" (word) } aria-current=[(look.theme == theme).then_some("true")] { (word) }
                 }
             }
-            p.note { "Numbers are those of this instance, and times are UTC. Look-ups are answered by the store." }
+            p.note { "Numbers are those of this instance, and times are UTC. " (looked_up_in(stores)) }
         }
+    }
+}
+
+/// Says who knows the keys that are looked up.
+fn looked_up_in(stores: &[StoreSnapshot]) -> Markup {
+    let away: Vec<&str> =
+        stores.iter().filter(|store| store.state != StoreState::Ok).map(|store| &*store.name).collect();
+    html! {
+        @if away.is_empty() { "Look-ups are answered by the store." }
+        @else { "Look-ups show what this instance knows: " (away.join(", ")) " gives no answers." }
     }
 }
 
@@ -166,7 +179,7 @@ fn said(notice: &Result<String, String>) -> Markup {
 
 fn summary_section(document: &Document, token: Option<&str>) -> Markup {
     html! {
-        summary_section.summary aria-labelledby="summary" {
+        section.summary aria-labelledby="summary" {
             h2.unseen #summary { "In short" }
             p.sentence { (sentence(document)) }
             @if let Some(token) = token {
@@ -213,7 +226,7 @@ fn explained(columns: &[(&str, &str)]) -> Markup {
 
 fn events_section(events: &[Happened]) -> Markup {
     html! {
-        events_section aria-labelledby="events" {
+        section aria-labelledby="events" {
             h2 #events { "Events" }
             @if events.is_empty() { p { "Nothing has happened." } }
             ul.events {
@@ -225,7 +238,7 @@ fn events_section(events: &[Happened]) -> Markup {
 }
 
 fn item(event: &Happened) -> Markup {
-    let Happened { at, what, by, policy, key, room, from, to } = event;
+    let Happened { at, until, what, by, policy, key, room, from, to, outage } = event;
     html! {
         li {
             time datetime=(at) { (shape::clock(at)) } " "
@@ -233,10 +246,27 @@ fn item(event: &Happened) -> Markup {
             (what.replace('_', " "))
             @if let Some(name) = policy.as_ref().or(room.as_ref()) { " " strong { (name) } }
             @if let Some(key) = key { " " span.key { (key) } }
+            @match until {
+                Some(until) => { " until " time datetime=(until) { (shape::clock(until)) } },
+                None if outage.is_some() => { ", which lasts" },
+                None => {},
+            }
             @if let Some(from) = from { " " (from) }
-            @if let Some(to) = to { " → " (to) }
+            @if let Some(to) = to { @if outage.is_some() { ": " } @else { " → " } (to) }
+            @if let Some(counts) = outage { (counted(counts)) }
             // An override replaces a policy in this way.
             @if by.is_some() && *what == "quota_changed" { ", spent is kept" }
+        }
+    }
+}
+
+/// Writes `; 240 decisions without the store; it was told of 8 keys, and 2 are left`.
+fn counted(counts: &OutageCounts) -> Markup {
+    html! {
+        "; " (shape::counted(counts.decisions, "decision", "decisions")) " without the store"
+        @if let Some(left) = counts.left {
+            "; then it was told of " (shape::counted(counts.charged as u64, "key", "keys")) " that had spent meanwhile"
+            @if left > 0 { ", and " (shape::count(left)) " are left" }
         }
     }
 }

@@ -4,15 +4,14 @@
 //! is thirty bars of two minutes, refused on top of allowed; the last bar includes the current minute, and each policy has its own scale.
 
 use maud::{Markup, PreEscaped, html};
+use sluicegate_observed::Minute;
 use sluicegate_plots::Bars;
 
 use crate::document::html::look_up::{field, hidden, withdraw, written};
 use crate::document::html::{explained, look_up};
-use crate::document::{
-    BudgetShown, GivenQuotas, GivenShown, MinuteShown, OverrideShown, PolicyStatus, Tighter, shape,
-};
+use crate::document::{BudgetShown, GivenQuotas, GivenShown, OverrideShown, PolicyStatus, Tighter, shape};
 
-const ALLOWED: &str = "allowed per second";
+const ALLOWED: &str = "let in per second";
 const REFUSED: &str = "refused per second";
 const WAITING: &str = "waiting for a turn";
 const HOUR: &str = "last hour";
@@ -25,16 +24,22 @@ const COLUMNS: &[(&str, &str)] = &[
         "quota",
         "The limit per period for each key, and the algorithm that counts it. In shadow, a policy counts and refuses nothing.",
     ),
-    (ALLOWED, "Requests that were let in, as the mean of the last ten seconds."),
-    (REFUSED, "Requests that were refused, as the mean of the last ten seconds."),
+    (
+        ALLOWED,
+        "Requests that this policy and all others of the request let in, as the mean of the last ten seconds. A request that asks several policies is in the row of each, so the column has no sum.",
+    ),
+    (
+        REFUSED,
+        "Requests that this policy refused, as the mean of the last ten seconds. Below: those of them that it refused only because the store did not answer; and requests for which it had room, but which another policy refused.",
+    ),
     (WAITING, "Requests that are held back now until their turn comes."),
     (
         HOUR,
-        "Requests of each two minutes, refused on top of allowed. The scale is that of the policy, and the last bar has the current minute.",
+        "Requests of each two minutes: let in, refused by this policy, by another one, and for an outage of the store. The scale is that of the policy, and the last bar has the current minute.",
     ),
     (
         NEAR,
-        "The part of the allowed requests of the last hour that left their key less than a fifth of its quota.",
+        "The part of the requests let in during the last hour that left their key less than a fifth of its quota.",
     ),
     (
         SUSPENDED,
@@ -47,7 +52,7 @@ const STEP: usize = 2;
 
 pub(super) fn policies_section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
     html! {
-        policies_section aria-labelledby="policies" {
+        section aria-labelledby="policies" {
             h2 #policies { "Policies" }
             @if policies.is_empty() {
                 p { "No policy is open yet." }
@@ -90,6 +95,7 @@ fn policy_row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
                     " " small { (policy.algorithm) }
                     @if let Some(over) = &policy.over { (overridden(over)) }
                     @for given in &policy.given { (given_to(policy, given, token)) }
+                    @if let Some(now) = &policy.in_outage { " " span.over { strong.state.outage { "now: " (now) } } }
                     @if policy.key_quotas > 0 { " " small { (shape::counted(policy.key_quotas as u64, "other quota", "other quotas")) " of keys in use" } }
                     @if policy.key_quotas_refused > 0 {
                         " " span.over { (shape::count(policy.key_quotas_refused)) " times another quota of a key was refused: 65,535 are in use" }
@@ -99,11 +105,18 @@ fn policy_row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
             td.number data-label=(ALLOWED) { (shape::rate(policy.allowed())) }
             td.number data-label=(REFUSED) {
                 // A policy in shadow mode has refused no request.
-                span { (shape::rate(policy.refused())) @if policy.mode == "shadow" { " " small { "if it were enforced" } } }
+                span {
+                    (shape::rate(policy.refused()))
+                    @if policy.is_shadow() { " " small { "if it were enforced" } }
+                    @if policy.per_second.outage > 0.0 { " " small.outage { (shape::rate(policy.per_second.outage)) " by the outage" } }
+                    @if policy.per_second.other_refused > 0.0 {
+                        " " small { "another policy: " (shape::rate(policy.per_second.other_refused)) }
+                    }
+                }
             }
             td.number data-label=(WAITING) { (shape::count(policy.waiting)) }
-            td.plots data-label=(HOUR) { (bars(policy)) }
-            td.number data-label=(NEAR) { (shape::percent(policy.near_share)) " of allowed" }
+            td.plots data-label=(HOUR) { (bars(&policy.name, policy.is_shadow(), &policy.hour().collect::<Vec<_>>())) }
+            td.number data-label=(NEAR) { (shape::percent(policy.near_share)) }
             td.number data-label=(SUSPENDED) { (shape::count(policy.suspended_seen)) }
             @if let Some(token) = token { td.change { (change(policy, token)) } }
         }
@@ -170,43 +183,46 @@ fn change(policy: &PolicyStatus, token: &str) -> Markup {
 fn all_to_shadow(token: &str) -> Markup {
     html! {
         details {
-            summary { "all to shadow" }
+            summary { "stop refusing: all policies" }
             form.confirm method="post" {
                 (hidden("token", token))
-                p { "Every policy is then only tried out: it counts, and refuses nobody." }
+                p { "Every policy is then in shadow mode: it counts requests and refuses none. Limits on requests at once still refuse." }
                 p {
                     input #confirm type="checkbox" name="confirm" value="yes" required;
                     " " label for="confirm" { "I mean all policies" }
                 }
                 (field("for-all", "for", "for how long", "1h"))
-                button name="do" value="all-to-shadow" { "all to shadow" }
+                button name="do" value="all-to-shadow" { "stop refusing: all policies" }
             }
         }
     }
 }
 
-/// The hour in steps of two minutes.
-fn bars(policy: &PolicyStatus) -> Markup {
-    let hour: Vec<&MinuteShown> = policy.hour().collect();
-    if hour.iter().all(|minute| minute.allowed + minute.rejected == 0) {
-        return html! { span { "no requests" } };
-    }
+/// The hour in steps of two minutes. The refusals of others and of outages have a layer if there were any.
+pub(super) fn bars(name: &str, is_shadow: bool, hour: &[&Minute]) -> Markup {
     let steps = || hour.chunks(STEP);
-    let sums = |count: fn(&MinuteShown) -> u64| {
+    let sums = |count: fn(&Minute) -> u64| {
         steps().map(move |step| Some(step.iter().map(|minute| count(minute)).sum()))
     };
-    let plot = Bars::new(format!("requests of {}", policy.name))
+    let layers: [(&str, &str, fn(&Minute) -> u64); 4] = [
+        ("let in", "allowed", |minute| minute.allowed),
+        (if is_shadow { "would be refused" } else { "refused" }, "rejected", |minute| minute.rejected),
+        ("refused by another policy", "other", |minute| minute.other_refused),
+        ("refused by the outage", "outage", |minute| minute.outage),
+    ];
+    let is_empty = |count: fn(&Minute) -> u64| hour.iter().all(|minute| count(minute) == 0);
+    if layers.iter().all(|(_, _, count)| is_empty(*count)) {
+        return html! { span { "no requests" } };
+    }
+    let marks = hour.first().into_iter().chain(hour.get(hour.len() / 2));
+    let marks = marks.map(|minute| shape::hour_and_minute(minute.at)).chain(["now".to_owned()]);
+    let plot = Bars::new(format!("requests of {name}"))
         .caption("per two minutes")
-        .at(steps().filter_map(|step| step.first()).map(|minute| shape::clock_minute(&minute.at)))
-        .marks(
-            hour.first()
-                .into_iter()
-                .chain(hour.get(hour.len() / 2))
-                .map(|minute| shape::clock_minute(&minute.at))
-                .chain(["now"]),
-        )
-        .layer("allowed", "allowed", sums(|minute| minute.allowed))
-        .layer("refused", "rejected", sums(|minute| minute.rejected));
+        .at(steps().filter_map(|step| step.first()).map(|minute| shape::hour_and_minute(minute.at)))
+        .marks(marks);
+    let shown =
+        layers.into_iter().enumerate().filter(|(place, (_, _, count))| *place < 2 || !is_empty(*count));
+    let plot = shown.fold(plot, |plot, (_, (name, color, count))| plot.layer(name, color, sums(count)));
     PreEscaped(plot.draw())
 }
 
@@ -223,7 +239,7 @@ const HIGH: f64 = 0.8;
 pub(super) fn budgets_section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
     html! {
         @if policies.iter().any(|policy| !policy.budgets.is_empty()) {
-            budgets_section aria-labelledby="budgets" {
+            section aria-labelledby="budgets" {
                 h2 #budgets { "Budgets: the keys nearest to the end" }
                 table {
                     thead {

@@ -1,19 +1,20 @@
 //! The waiting rooms, a row each. Without any, the section is left out.
 
 use maud::{Markup, PreEscaped, html};
+use sluicegate_core::store::BreakerState;
+use sluicegate_observed::{InFlightSnapshot, StoreSnapshot, StoreState};
 use sluicegate_plots::Bars;
 
 use crate::document::html::look_up::{field, hidden};
-use crate::document::html::{explained, look_up};
+use crate::document::html::{explained, look_up, policies};
 use crate::document::{
-    AdaptiveShown, AskerShown, ByClass, OffenderShown, PolicyStatus, RoomShown, SharedShown, ShownStore,
-    shape,
+    AdaptiveShown, AskerShown, ByClass, OffenderShown, PolicyStatus, RoomShown, SharedShown, shape,
 };
 
 pub(super) fn rooms_section(rooms: &[RoomShown], token: Option<&str>) -> Markup {
     html! {
         @if !rooms.is_empty() {
-            rooms_section aria-labelledby="rooms" {
+            section aria-labelledby="rooms" {
                 h2 #rooms { "Waiting rooms" }
                 table {
                     thead {
@@ -109,6 +110,46 @@ fn change(room: &RoomShown, token: &str) -> Markup {
     }
 }
 
+// The limits on requests at once, a row each. Without any, the section is left out.
+
+pub(super) fn at_once_section(limits: &[InFlightSnapshot]) -> Markup {
+    html! {
+        @if !limits.is_empty() {
+            section aria-labelledby="at-once" {
+                h2 #at-once { "Requests at once" }
+                table {
+                    thead {
+                        tr {
+                            th scope="col" { "limit" }
+                            th.number scope="col" { "under way" }
+                            th.number scope="col" { "let in per second" }
+                            th.number scope="col" { "refused per second" }
+                            th scope="col" { "last hour" }
+                        }
+                    }
+                    tbody {
+                        @for limit in limits { (at_once_row(limit)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn at_once_row(limit: &InFlightSnapshot) -> Markup {
+    let InFlightSnapshot { name, permits, in_use, per_second, minutes, minute, .. } = limit;
+    let hour: Vec<_> = minutes.iter().skip(1).chain([minute]).collect();
+    html! {
+        tr {
+            th scope="row" { (name) " " small { (shape::counted(*permits, "permit", "permits")) } }
+            td.number data-label="under way" { (shape::count(in_use)) }
+            td.number data-label="let in per second" { (shape::rate(per_second.allowed)) }
+            td.number data-label="refused per second" { (shape::rate(per_second.rejected)) }
+            td.plots data-label="last hour" { (policies::bars(name, false, &hour)) }
+        }
+    }
+}
+
 // The limits that adapt, a row each. Without any, the section is left out.
 //
 // The last hour is thirty bars of two minutes, for the limit and for the latency that it follows, each with a scale of its own. A limit in
@@ -120,7 +161,7 @@ const STEP: usize = 2;
 pub(super) fn adaptive_section(limits: &[AdaptiveShown]) -> Markup {
     html! {
         @if !limits.is_empty() {
-            adaptive_section aria-labelledby="adaptive" {
+            section aria-labelledby="adaptive" {
                 h2 #adaptive { "Limits that adapt" }
                 table {
                     thead {
@@ -234,7 +275,7 @@ const COLUMNS: &[(&str, &str)] = &[
 pub(super) fn shared_section(limits: &[SharedShown]) -> Markup {
     html! {
         @if !limits.is_empty() {
-            shared_section aria-labelledby="shared" {
+            section aria-labelledby="shared" {
                 h2 #shared { "Requests at once on all instances" }
                 table {
                     thead {
@@ -293,9 +334,9 @@ fn heartbeat(limit: &SharedShown) -> Markup {
 
 // The state of the stores: a summary at the head of the page, and the details below.
 
-pub(super) fn stores_section(stores: &[ShownStore]) -> Markup {
+pub(super) fn stores_section(stores: &[StoreSnapshot]) -> Markup {
     html! {
-        stores_section aria-labelledby="stores" {
+        section aria-labelledby="stores" {
             h2 #stores { "Stores, since the start" }
             ul.stores {
                 @for store in stores { (store_item(store)) }
@@ -304,27 +345,37 @@ pub(super) fn stores_section(stores: &[ShownStore]) -> Markup {
     }
 }
 
-/// Writes `store redis: OK, 99 of 100 answers within 0.4 ms · 812 keys in debt, room for 187,000`.
-pub(super) fn in_short(store: &ShownStore) -> Markup {
-    let ShownStore { name, state, breaker, .. } = store;
+/// Writes `store redis: OK, 99 of 100 answers within 0.4 ms · 812 keys that have spent something, room for 187,000`; while it is away, the
+/// time of its last answer.
+pub(super) fn in_short(store: &StoreSnapshot) -> Markup {
+    let StoreSnapshot { name, state, breaker, .. } = store;
+    let is_ok = *state == StoreState::Ok;
     html! {
         "store " strong { (name) } ": "
-        span class={ "state " (state) } { @match *state { "ok" => "OK", "fallback" => "in fallback", _ => "down" } }
-        @match *breaker {
-            "closed" => {},
-            "open" => { ", breaker open: it is not asked" },
-            _ => { ", breaker half open: it is asked on trial" },
+        @match state {
+            StoreState::Ok => { span.state.ok { "OK" } },
+            StoreState::Fallback => { span.state.outage { "in fallback" } },
+            _ => { span.state { "down" } },
         }
-        @if let Some(p99) = store.p99_ms { ", 99 of 100 answers within " (shape::millis(p99)) }
+        @match breaker {
+            BreakerState::Closed => {},
+            BreakerState::Open => { ", breaker open: it is not asked" },
+            BreakerState::HalfOpen => { ", breaker half open: it is asked on trial" },
+        }
+        @if let Some(at) = store.answered_at.filter(|_| !is_ok) { ", last answer at " (shape::time_of_day(at)) " UTC" }
+        @if let Some(p99) = store.p99 {
+            @if is_ok { ", " } @else { ", until then " }
+            "99 of 100 answers within " (shape::millis_of(p99))
+        }
         @if store.slots > 0 {
-            " · " (shape::counted(store.keys as u64, "key", "keys")) " in debt, room for " (shape::count(store.slots))
+            " · " (shape::counted(store.keys as u64, "key that has", "keys that have")) " spent something, room for " (shape::count(store.slots))
         }
     }
 }
 
-/// The events of a store.
-fn store_item(store: &ShownStore) -> Markup {
-    let ShownStore { name, errors, .. } = store;
+/// The counts of a store.
+fn store_item(store: &StoreSnapshot) -> Markup {
+    let StoreSnapshot { name, errors, undecided, .. } = store;
     let failed = errors.timeout + errors.unavailable + errors.protocol;
     html! {
         li {
@@ -334,12 +385,21 @@ fn store_item(store: &ShownStore) -> Markup {
                 (shape::count(errors.protocol)) " unreadable)"
             }
             " · its breaker has opened " (shape::counted(store.opened, "time", "times"))
-            @if store.fallback_decisions > 0 || store.fallback_seconds > 0 {
+            @if store.fallback_decisions > 0 || !store.in_fallback.is_zero() {
                 " · " (shape::counted(store.fallback_decisions, "decision", "decisions")) " without it in "
-                (shape::span(store.fallback_seconds))
+                (shape::span(store.in_fallback.as_secs()))
             }
-            @if store.unsettled_keys > 0 { " · " (shape::counted(store.unsettled_keys as u64, "key", "keys")) " with spending that it does not know yet" }
+            @if store.unsettled_keys > 0 {
+                " · " (shape::counted(store.unsettled_keys as u64, "key", "keys")) " whose spending " (name) " has not been told yet"
+            }
             @if store.slots > 0 { " · " (shape::counted(store.evictions, "key", "keys")) " forgotten for lack of room" }
+            @if !undecided.is_empty() {
+                " · requests that it was not asked about: "
+                @for (place, (why, count)) in undecided.iter().enumerate() {
+                    @if place > 0 { ", " }
+                    (shape::count(count)) " " (why.as_str().replace('_', " "))
+                }
+            }
         }
     }
 }
@@ -354,10 +414,18 @@ const MOST: usize = 10;
 pub(super) fn offenders_section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
     let is_listed =
         |policy: &&PolicyStatus| !policy.offenders.is_empty() || policy.crowd || !policy.askers.is_empty();
+    let has_digest = |policy: &PolicyStatus| {
+        let kinds =
+            policy.offenders.iter().map(|key| key.kind).chain(policy.askers.iter().map(|key| key.kind));
+        kinds.into_iter().any(|kind| kind == "digest")
+    };
     html! {
-        offenders_section aria-labelledby="offenders" {
+        section aria-labelledby="offenders" {
             h2 #offenders { "Most refused keys, last 10 minutes" }
             @if !policies.iter().any(|policy| is_listed(&policy)) { p { "No key was refused." } }
+            @if token.is_some() && policies.iter().any(has_digest) {
+                p.note { "A digest stands for a key that may be a secret. If it is a name, let its extractor say so by of_kind(KeyKind::Name): then it is shown here." }
+            }
             @for policy in policies.iter().filter(is_listed) {
                 h3 { (policy.name) }
                 @if !policy.offenders.is_empty() {

@@ -1,13 +1,21 @@
-use crate::document::shape::{Errors, GivenQuotas, GivenShown, OverrideShown, PerSecond};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use sluicegate_observed::{InFlightSnapshot, Rate};
+
+use crate::document::shape::{GivenQuotas, GivenShown, OverrideShown};
 use crate::document::summary::*;
+
+/// 14:00 on 21 November 2026.
+fn two_o_clock() -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_795_269_600)
+}
 
 /// A policy that is open for an hour, and nothing was asked.
 fn policy(name: &str) -> PolicyStatus {
-    let minute = |number: u32| MinuteShown {
-        at: format!("2026-11-21T14:{number:02}:00.000Z"),
-        allowed: 0,
-        rejected: 0,
-        near: 0,
+    let minute = |number: u64| {
+        let mut minute = Minute::default();
+        minute.at = two_o_clock() + Duration::from_secs(60 * number);
+        minute
     };
     PolicyStatus {
         name: name.to_owned(),
@@ -19,7 +27,8 @@ fn policy(name: &str) -> PolicyStatus {
         given: Vec::new(),
         on_exceeded: "deny",
         on_outage: "local".to_owned(),
-        per_second: PerSecond { allowed: 0.0, rejected: 0.0, delayed: 0.0, suspended: 0.0 },
+        in_outage: None,
+        per_second: Rate::default(),
         minutes: (0..59).map(minute).collect(),
         minute: minute(59),
         waiting: 0,
@@ -58,21 +67,17 @@ fn offender(key: &str, kind: &'static str, share: f64) -> OffenderShown {
     }
 }
 
-fn store(name: &str, state: &'static str, p99_ms: Option<f64>) -> ShownStore {
-    ShownStore {
-        name: name.to_owned(),
-        state,
-        breaker: if state == "fallback" { "half_open" } else { "closed" },
-        p99_ms,
-        opened: 0,
-        errors: Errors { timeout: 0, unavailable: 0, protocol: 0 },
-        fallback_decisions: 0,
-        fallback_seconds: 0,
-        unsettled_keys: 0,
-        keys: 0,
-        slots: 0,
-        evictions: 0,
-    }
+fn store(name: &str, state: StoreState, p99_us: Option<u64>) -> StoreSnapshot {
+    let mut store = StoreSnapshot::default();
+    (store.name, store.state, store.p99) = (name.to_owned(), state, p99_us.map(Duration::from_micros));
+    store
+}
+
+/// A limit on requests at once that refuses this many a second.
+fn at_once(name: &str, rejected: f64) -> InFlightSnapshot {
+    let mut limit = InFlightSnapshot::default();
+    (limit.name, limit.per_second.rejected) = (name.to_owned(), rejected);
+    limit
 }
 
 fn notice(about: &str, text: Option<&str>, is_alarm: bool) -> NoticeShown {
@@ -103,8 +108,9 @@ fn document(policies: Vec<PolicyStatus>) -> Document {
         instance: "web-3".to_owned(),
         uptime_seconds: 9_000,
         notices: Vec::new(),
-        stores: vec![store("memory", "ok", Some(0.005))],
+        stores: vec![store("memory", StoreState::Ok, Some(5))],
         policies,
+        in_flight: Vec::new(),
         adaptive: Vec::new(),
         shared: Vec::new(),
         rooms: Vec::new(),
@@ -121,7 +127,7 @@ fn assert_says(document: &Document, expected: &str) {
 fn nothing_is_asked_or_refused() {
     let mut known = document(Vec::new());
     assert_says(&known, "No policy is open yet; the store answers within 5 µs; nothing is unusual.");
-    known.stores = vec![store("memory", "ok", None)];
+    known.stores = vec![store("memory", StoreState::Ok, None)];
     known.policies = vec![policy("login")];
     assert_says(&known, "Nothing was asked in the last hour; the store answers; nothing is unusual.");
     known.uptime_seconds = 60;
@@ -129,23 +135,23 @@ fn nothing_is_asked_or_refused() {
     known.policies[0].minutes[7].allowed = 1;
     assert_says(
         &known,
-        "Nothing is refused; 1 request was allowed in the last hour; the store answers; nothing is unusual.",
+        "Nothing is refused; login let in 1 request in the last hour; the store answers; nothing is unusual.",
     );
     known.policies[0].minutes[7].allowed = 1_200;
     assert_says(
         &known,
-        "Nothing is refused; 1,200 requests were allowed in the last hour; the store answers; nothing is unusual.",
+        "Nothing is refused; login let in 1,200 requests in the last hour; the store answers; nothing is unusual.",
     );
     known.policies[0].per_second.allowed = 12.44;
     assert_says(
         &known,
-        "Nothing is refused; 1 policy allows 12.4 a second; the store answers; nothing is unusual.",
+        "Nothing is refused; login lets in 12.4 a second; the store answers; nothing is unusual.",
     );
     known.policies.push(policy("api"));
-    known.stores.push(store("redis", "ok", Some(2.0)));
+    known.stores.push(store("redis", StoreState::Ok, Some(2_000)));
     assert_says(
         &known,
-        "Nothing is refused; 2 policies allow 12.4 a second; all 2 stores answer within 2.0 ms; nothing is unusual.",
+        "Nothing is refused; login lets in 12.4 a second, the most of 2 policies; all 2 stores answer within 2.0 ms; nothing is unusual.",
     );
 }
 
@@ -186,17 +192,19 @@ fn a_row_of_refusals_begins_before_its_short_pauses_and_after_a_long_one() {
 }
 
 #[test]
-fn other_policies_are_counted_and_those_in_shadow_refuse_nothing() {
+fn other_policies_are_named_and_those_in_shadow_refuse_nothing() {
     let mut known = document(vec![refusing("login", 0.2, 58), refusing("api", 3.0, 58)]);
     let end = "; the store answers within 5 µs; nothing else is unusual.";
     assert_says(
         &known,
-        &format!("api refuses 3.0 a second since 14:58 UTC; 1 other policy refuses 0.2 a second{end}"),
+        &format!("api refuses 3.0 a second since 14:58 UTC; login refuses 0.2 a second{end}"),
     );
     known.policies.push(refusing("search", 0.1, 58));
     assert_says(
         &known,
-        &format!("api refuses 3.0 a second since 14:58 UTC; 2 other policies refuse 0.3 a second{end}"),
+        &format!(
+            "api refuses 3.0 a second since 14:58 UTC; login refuses 0.2 a second; search refuses 0.1 a second{end}"
+        ),
     );
     for policy in &mut known.policies {
         policy.mode = "shadow".to_owned();
@@ -211,7 +219,7 @@ fn other_policies_are_counted_and_those_in_shadow_refuse_nothing() {
     assert_says(
         &known,
         &format!(
-            "Nothing is refused; 2 requests were allowed in the last hour; api would refuse 3.0 a second if it were enforced{end}"
+            "Nothing is refused; api let in 2 requests in the last hour, the most of 3 policies; api would refuse 3.0 a second if it were enforced{end}"
         ),
     );
 }
@@ -232,36 +240,55 @@ fn what_is_over_is_said_to_be_over() {
     assert_says(&known, &format!("{start}{end}"));
     known.policies.push(policy("api"));
     known.policies[1].minutes[40].rejected = 3;
-    assert_says(&known, &format!("{start}; 1 other policy refused 3{end}"));
+    assert_says(&known, &format!("{start}; api refused 3{end}"));
 }
 
 #[test]
-fn a_store_that_does_not_answer_is_named_with_who_decides_meanwhile() {
+fn refusals_of_limits_at_once_and_of_an_outage_are_told_with_their_reason() {
+    let mut known = document(vec![refusing("login", 0.2, 58), policy("api")]);
+    let end = "; the store answers within 5 µs; nothing else is unusual.";
+    known.in_flight = vec![at_once("uploads", 2.0)];
+    let uploads = "uploads refuses 2.0 a second because its permits are in use";
+    assert_says(&known, &format!("{uploads}; login refuses 0.2 a second{end}"));
+    known.policies[0] = policy("login");
+    assert_says(&known, &format!("{uploads}{end}"));
+    known.in_flight.clear();
+    known.policies[1] = refusing("api", 3.0, 58);
+    known.policies[1].per_second.outage = 1.0;
+    let start = "api refuses 4.0 a second since 14:58 UTC";
+    assert_says(&known, &format!("{start}, 1.0 of them because the store does not answer{end}"));
+    known.policies[1].per_second.rejected = 0.0;
+    assert_says(
+        &known,
+        "api refuses 1.0 a second since 14:58 UTC, all because the store does not answer; the store answers within 5 µs; nothing else is unusual.",
+    );
+    // What another policy refuses is no refusal of this one, and more than three others are counted.
+    known.policies[0].per_second.other_refused = 9.0;
+    known.policies[1] = refusing("api", 3.0, 58);
+    known.policies.extend(["a", "b", "c", "d", "e"].map(|name| refusing(name, 0.1, 58)));
+    let each = "; a refuses 0.1 a second; b refuses 0.1 a second; c refuses 0.1 a second; 2 more do so, too";
+    assert_says(&known, &format!("api refuses 3.0 a second since 14:58 UTC{each}{end}"));
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_named_with_its_last_answer_and_who_decides_meanwhile() {
     let mut known = document(vec![policy("login"), policy("api")]);
-    known.stores = vec![store("redis", "down", None), store("memory", "ok", None)];
-    let start = "Nothing was asked in the last hour; the store redis";
-    assert_says(
-        &known,
-        &format!("{start} does not answer, and this instance decides by its share of the quotas."),
-    );
-    known.stores[0] = store("redis", "fallback", Some(3.0));
+    known.stores = vec![store("redis", StoreState::Down, None), store("memory", StoreState::Ok, None)];
+    let start = "Nothing was asked in the last hour; the store redis does not answer";
+    assert_says(&known, &format!("{start}; this instance decides by its share of the quotas."));
+    known.stores[0] = store("redis", StoreState::Fallback, Some(3_000));
+    known.stores[0].answered_at = Some(two_o_clock() + Duration::from_secs(62));
+    let last = " (it last did at 14:01:02 UTC), and is asked on trial only";
     known.policies[0].on_outage = "deny".to_owned();
-    assert_says(
-        &known,
-        &format!(
-            "{start} is not asked, since its breaker is half open, and each policy decides as it says for an outage."
-        ),
-    );
+    assert_says(&known, &format!("{start}{last}; the table says what each policy does meanwhile."));
     known.policies.pop();
-    known.stores[1].state = "down";
+    known.stores[1].state = StoreState::Down;
     assert_says(
         &known,
-        &format!(
-            "{start} is not asked, since its breaker is half open, the store memory does not answer, and every request is refused."
-        ),
+        &format!("{start}{last}, the store memory does not answer; every request is refused."),
     );
     known.policies[0].on_outage = "allow".to_owned();
-    assert!(sentence(&known).ends_with("and every request passes uncounted."));
+    assert!(sentence(&known).ends_with("; every request passes uncounted."));
 }
 
 #[test]
