@@ -1,10 +1,12 @@
 //! Mistakes in a rules file, with their places.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fmt;
 
 use crate::at::Position;
 use crate::shown::shown;
+use crate::variables::{hidden, without_values};
 
 /// A rules file that cannot be used: all mistakes in its values, or the first mistake in its shape.
 ///
@@ -98,12 +100,19 @@ pub(crate) struct Problems<'a> {
     more: usize,
     /// Places with a known mistake: later errors there are not reported.
     known: Vec<Position>,
+    /// The variables whose values are not shown.
+    hidden: Vec<(String, String)>,
 }
 
 impl<'a> Problems<'a> {
     /// `source` is the name of the file.
     pub(crate) fn of(source: &'a str, text: &'a str) -> Self {
-        Self { source, text, found: Vec::new(), more: 0, known: Vec::new() }
+        Self { source, text, found: Vec::new(), more: 0, known: Vec::new(), hidden: Vec::new() }
+    }
+
+    /// Shows the values of these variables by their names.
+    pub(crate) fn hide(&mut self, values: &HashMap<String, String>) {
+        self.hidden = hidden(values);
     }
 
     pub(crate) fn error(&mut self, place: impl Into<Option<Position>>, text: impl Into<String>) {
@@ -152,7 +161,9 @@ impl<'a> Problems<'a> {
 
     fn push(&mut self, problem: Problem) {
         if self.has_room(problem.is_error) {
-            self.found.push(problem);
+            let Problem { source, text, .. } = problem;
+            let [source, text] = [source, text].map(|text| without_values(text, &self.hidden));
+            self.found.push(Problem { source, text, ..problem });
         } else {
             self.more += 1;
         }

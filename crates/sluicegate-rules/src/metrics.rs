@@ -2,7 +2,7 @@
 //!
 //! | metric | kind | labels |
 //! |---|---|---|
-//! | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`) |
+//! | `rate_limit_rules_reloads_total` | counter | `result` (`loaded`, `wrong`, and `panicked` once that happened) |
 //! | `rate_limit_rules_loaded_timestamp_seconds` | gauge | |
 //!
 //! They are counted only at reloads: no request touches them.
@@ -26,6 +26,11 @@ impl ReloadMeter {
         let meter = Self { loaded_us: AtomicU64::new(now_us) };
         meter.tell(None, now_us);
         meter
+    }
+
+    /// Counts a reading that panicked.
+    pub(crate) fn count_panic(&self) {
+        counter!(RELOADS, "result" => "panicked").increment(1);
     }
 
     /// Counts the news, if any. Gauges are set each time, because a recorder may have been installed later.

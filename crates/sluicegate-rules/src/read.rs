@@ -7,12 +7,13 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use regex::Regex;
 use serde_saphyr::{Error, MergeKeyPolicy};
 
 use crate::at::Position;
 use crate::error::Problems;
 use crate::schema::File;
-use crate::variables::Variables;
+use crate::variables::{Variables, is_own_secret};
 
 /// The largest file that is read.
 pub(crate) const MOST_BYTES: usize = 1 << 20;
@@ -29,13 +30,21 @@ pub(crate) fn sections(text: &str, variables: &Variables, problems: &mut Problem
         merge_keys: MergeKeyPolicy::Error,
         reject_unsupported_tags: true,
     };
-    let error = match serde_saphyr::from_str_with_options(text, options.with_properties(variables.of(text))) {
+    let values = variables.of(text);
+    problems.hide(&values);
+    let error = match serde_saphyr::from_str_with_options(text, options.with_properties(values)) {
         Ok(file) => {
             quoted_variables(text, problems);
+            named_by_variables(text, problems);
             return Some(file);
         }
         Err(error) => error,
     };
+    // A symbolic link may lead to any file of this machine, so of a text without a version nothing is shown.
+    if !matches!(error, Error::Eof { .. } | Error::SerdeMissingField { .. }) && !has_version(text) {
+        problems.error(None, "it is not a rules file: there is no \"version: 1\" in it");
+        return None;
+    }
     let place = error.location().map(Position::of);
     let is_open = place.is_none_or(|place| problems.is_open(place));
     problems.error(place, problem(&error, text, place, is_open));
@@ -63,7 +72,12 @@ fn problem(error: &Error, text: &str, place: Option<Position>, is_open: bool) ->
             None => "a name is there twice".to_owned(),
         },
         Error::UnresolvedProperty { name, .. } => {
-            format!("the environment variable {name:?} is not set")
+            let why = if is_own_secret(name) {
+                "is a secret of the server: no rules file gets it"
+            } else {
+                "is not set"
+            };
+            format!("the environment variable {name:?} {why}")
         }
         Error::Budget { breach, .. } => format!("the file is too large or too deep: {breach:?}"),
         Error::SerdeInvalidType { expected, .. } | Error::SerdeInvalidValue { expected, .. } if !is_open => {
@@ -100,6 +114,27 @@ fn quoted_variables(text: &str, problems: &mut Problems<'_>) {
             );
         }
     }
+}
+
+/// Reports variables in names, which logs and pages show.
+fn named_by_variables(text: &str, problems: &mut Problems<'_>) {
+    for (line, text) in (1..).zip(text.lines()) {
+        let words = text.trim_start_matches([' ', '-']);
+        let is_named = ["name:", "group:"].iter().any(|word| words.starts_with(word));
+        let place = Position { line, column: text.chars().count() - words.chars().count() + 1, length: 4 };
+        if is_named && text.contains("${") {
+            problems.error(
+                place,
+                "a variable is not put into a name, because logs and pages show it: write the name out",
+            );
+        }
+    }
+}
+
+/// Whether a text names a version, as every rules file does.
+fn has_version(text: &str) -> bool {
+    let named = Regex::new(r#"(?m)(^|[{,])\s*["']?version["']?\s*:"#);
+    named.is_ok_and(|named| named.is_match(text))
 }
 
 /// The braces on this line inside a value without quotes.

@@ -3,6 +3,8 @@
 //! A file is checked often but changes rarely, so only news is reported: a file that took effect, a file that is newly or
 //! differently wrong, and a file that is valid again.
 
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
 
 use crate::changes::Changes;
@@ -95,6 +97,24 @@ impl Rules {
             }
             (_, false) => {}
         }
+    }
+
+    /// As [`reload_and_log`](Self::reload_and_log). A panic, such as one of a listener, does not end the thread: it is logged and counted.
+    pub(crate) fn reload_by_thread(&self, is_asked: bool) {
+        let reloaded = panic::catch_unwind(AssertUnwindSafe(|| self.reload_and_log(is_asked)));
+        // Relaxed: it orders nothing else.
+        self.0.has_failed.store(reloaded.is_err(), Ordering::Relaxed);
+        if reloaded.is_err() {
+            #[cfg(feature = "metrics")]
+            self.0.meter.count_panic();
+            tracing::error!("reading the rules file has panicked: it is read again with its next change");
+        }
+    }
+
+    /// Whether the file is not followed, because no thread could be started for it, or because its last reading has panicked.
+    #[doc(hidden)]
+    pub fn has_lost_its_file(&self) -> bool {
+        self.0.has_failed.load(Ordering::Relaxed)
     }
 
     /// Rules that code has put in force stay until the file changes, unless a reload is asked for.

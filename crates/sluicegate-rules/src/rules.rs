@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -134,6 +135,8 @@ pub(crate) struct RulesState {
     /// Explains requests by the rules of the limits. It is locked while both change, never while other code is called.
     pub explainer: Mutex<Arc<Explainer>>,
     pub listeners: NewsListeners,
+    /// Whether no thread follows the file, or its last reading has panicked.
+    pub has_failed: AtomicBool,
     #[cfg(feature = "metrics")]
     pub meter: ReloadMeter,
 }
@@ -230,6 +233,7 @@ impl Rules {
             in_force: Mutex::new(in_force),
             explainer: Mutex::new(Arc::new(explainer)),
             listeners: NewsListeners::default(),
+            has_failed: AtomicBool::new(false),
             #[cfg(feature = "metrics")]
             meter: ReloadMeter::loaded_at(store.now_us()),
             store,

@@ -41,7 +41,7 @@ impl Rules {
         let run = move || {
             while runtime.block_on(hangups.recv()).is_some() {
                 let Some(inner) = rules.upgrade() else { return };
-                Self(inner).reload_and_log(true);
+                Self(inner).reload_by_thread(true);
             }
         };
         thread::Builder::new().name("sluicegate-sighup".to_owned()).spawn(run).map(drop)

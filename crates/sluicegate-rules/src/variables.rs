@@ -35,8 +35,9 @@ use regex::Regex;
 /// | a name of letters, digits and `_`, without a digit in front | a variable |
 ///
 /// A value is never more than part of one text, whatever it contains: a quote, a line end or a brace has no effect.
-/// An empty variable is an empty text, which no word accepts. Values are never shown, because they may be secrets, and `Debug`
-/// shows only names.
+/// An empty variable is an empty text, which no word accepts. Errors show a value of eight bytes and more by its name, as `${LIMIT}`, because
+/// it may be a secret; names of rules and groups, which pages show, take no variables. The secrets of `sluicegate serve` itself are not put
+/// into files. `Debug` shows only names.
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};
@@ -105,7 +106,7 @@ impl Variables {
             let name = name.as_str();
             let value = match &self.known {
                 _ if values.contains_key(name) => continue,
-                ValueSource::Environment => std::env::var(name).ok(),
+                ValueSource::Environment => std::env::var(name).ok().filter(|_| !is_own_secret(name)),
                 ValueSource::These(these) => these.get(name).cloned(),
             };
             let placeholder = || self.placeholders.then(|| format!("{PLACEHOLDER}{name} is not set here>"));
@@ -113,6 +114,45 @@ impl Variables {
         }
         values
     }
+}
+
+/// Whether `sluicegate serve` reads a secret from the variable with this name. The writers of a rules file need not know it.
+pub(crate) fn is_own_secret(name: &str) -> bool {
+    matches!(name, "SLUICEGATE_SECRET" | "SLUICEGATE_RECEIPT_SECRET")
+}
+
+/// The bytes of the shortest value that may be a secret.
+const SHORTEST_SECRET: usize = 8;
+
+/// The characters of a value that show a part of it.
+const TELLING: usize = 5;
+
+/// A text without the values of these variables: each has its name in its place. If a part of a value is left, the text only names the
+/// variable.
+pub(crate) fn without_values(mut text: String, variables: &[(String, String)]) -> String {
+    for (name, value) in variables {
+        text = text.replace(&**value, &format!("${{{name}}}"));
+        let (shown, value) = (text.to_lowercase(), value.to_lowercase());
+        let starts = value.char_indices().map(|(start, _)| &value[start..]);
+        let mut parts = starts.filter_map(|rest| {
+            rest.char_indices().nth(TELLING - 1).map(|(end, last)| &rest[..end + last.len_utf8()])
+        });
+        if parts.any(|part| shown.contains(part) && !name.to_lowercase().contains(part)) {
+            return format!("the value of ${{{name}}} is not accepted here");
+        }
+    }
+    text
+}
+
+/// The variables with values that may be secrets.
+pub(crate) fn hidden(values: &HashMap<String, String>) -> Vec<(String, String)> {
+    let may_be_secret =
+        |(_, value): &(&String, &String)| value.len() >= SHORTEST_SECRET && unset(value).is_none();
+    let mut hidden: Vec<_> =
+        values.iter().filter(may_be_secret).map(|(name, value)| (name.clone(), value.clone())).collect();
+    // A value that contains another one is replaced first.
+    hidden.sort_by_key(|(name, value)| (std::cmp::Reverse(value.len()), name.clone()));
+    hidden
 }
 
 /// The beginning of a variable's placeholder.

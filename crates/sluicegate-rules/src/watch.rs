@@ -1,6 +1,7 @@
 //! Follows a file: rules are read again when it changes.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
@@ -58,10 +59,11 @@ impl Rules {
             let _tell = tell;
             while wait(&told, &rules) {
                 let Some(inner) = rules.upgrade() else { return };
-                Self(inner).reload_and_log(false);
+                Self(inner).reload_by_thread(false);
             }
         };
         if let Err(error) = thread::Builder::new().name("sluicegate-rules".to_owned()).spawn(run) {
+            self.0.has_failed.store(true, Ordering::Relaxed);
             tracing::error!("the rules file is not followed, for no thread could be started: {error}");
         }
     }

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes};
 use http::Response;
 use hyper::body::{Body as _, Frame, SizeHint};
+use metrics::{counter, describe_counter};
 use sluicegate_core::store::DecidedBy;
 use sluicegate_observed::Observed;
 use sluicegate_rules::Rules;
 use sluicegate_status::StatusPage;
-use sluicegate_tower::key::Networks;
+use sluicegate_tower::key::{Networks, PeerAddr};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
@@ -61,16 +62,17 @@ const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// while the store still connects.
 const FIRST_ANSWER: Duration = Duration::from_secs(1);
 
-/// Whether the store has answered once, and the server is not shutting down.
+/// Whether the store has answered once, the rules file is followed, and the server is not shutting down.
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
+    rules: Rules,
     has_answered: watch::Sender<bool>,
     is_ending: watch::Receiver<bool>,
 }
 
 impl Ready {
-    pub(crate) fn until(is_ending: watch::Receiver<bool>) -> Self {
-        Self { has_answered: watch::Sender::new(false), is_ending }
+    pub(crate) fn of(rules: Rules, is_ending: watch::Receiver<bool>) -> Self {
+        Self { rules, has_answered: watch::Sender::new(false), is_ending }
     }
 
     /// The output of a future, unless the server begins to shut down first.
@@ -111,6 +113,9 @@ impl Ready {
         match () {
             () if self.is_ending() => Some("the server is shutting down"),
             () if !*self.has_answered.borrow() => Some("the store has not answered yet"),
+            () if self.rules.has_lost_its_file() => {
+                Some("the rules file is not followed: the log has the reason")
+            }
             () => None,
         }
     }
@@ -188,6 +193,40 @@ impl<G: Send + Sync + 'static> hyper::body::Body for SendingBody<G> {
 impl<G> AsRef<[u8]> for SendingData<G> {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
+    }
+}
+
+// Metrics of the server itself.
+
+/// Connections above their bound, by `result`: `made_room`, `turned_away`.
+pub(crate) const FULL_TOTAL: &str = "rate_limit_server_full_total";
+
+/// Requests without a secret of this server.
+pub(crate) const WRONG_SECRETS: &str = "rate_limit_server_wrong_secrets_total";
+
+/// Describes the metrics, and shows their series before they grow.
+pub(crate) fn describe_metrics() {
+    describe_counter!(
+        FULL_TOTAL,
+        "Connections above their bound: another one made room, or they were turned away."
+    );
+    describe_counter!(
+        WRONG_SECRETS,
+        "Requests that were refused because they showed no secret, or a wrong one."
+    );
+    counter!(WRONG_SECRETS).increment(0);
+    for result in ["made_room", "turned_away"] {
+        counter!(FULL_TOTAL, "result" => result).increment(0);
+    }
+}
+
+/// Counts a request without the secret.
+pub(crate) fn refuse_stranger(peer: Option<&PeerAddr>) {
+    static WRONG: RareLine = RareLine::new();
+    counter!(WRONG_SECRETS).increment(1);
+    if WRONG.is_due() {
+        let peer = peer.map(|PeerAddr(peer)| peer.ip());
+        tracing::warn!(?peer, "a caller showed no secret of this server, or a wrong one; said once a second");
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use crate::app::{App, Charge, Ready, Render, ask_store};
+use crate::app::{App, Charge, Ready, Render, ask_store, describe_metrics};
 use crate::asks::Access;
 use crate::connection::{BoundSocket, ConnectionSettings, Tls};
 use crate::receipt::{ReceiptTokens, random};
@@ -211,9 +211,9 @@ impl ServerBuilder {
             access,
             proxies,
             receipts,
-            ready: Ready::until(is_ending.clone()),
-            in_progress: Arc::new(Semaphore::new(self.bounds.requests)),
-            waiting: Semaphore::new(self.bounds.waiting),
+            ready: Ready::of(self.rules.clone(), is_ending.clone()),
+            in_progress: Arc::new(Semaphore::new(self.bounds.requests.min(Semaphore::MAX_PERMITS))),
+            waiting: Semaphore::new(self.bounds.waiting.min(Semaphore::MAX_PERMITS)),
             bounds: self.bounds,
             charge: self.charge,
             observed: self.observed,
@@ -304,7 +304,8 @@ pub struct Bounds {
     pub batch: usize,
     /// Descriptors in one call of Envoy's protocol, with 64 KiB of the message for each. Default: 16. Above: `OVER_LIMIT`.
     pub descriptors: usize,
-    /// Open connections of each listener. Default: 4,096. Above: the new connection gets 503 and is closed.
+    /// Open connections of each listener. Default: 4,096. Above: the connection that is idle longest makes room, first of callers that
+    /// were not let in; if all work for callers that were, the new connection gets 503 and is closed. Eight more answer probes only.
     pub connections: usize,
     /// Requests in progress at once, each until its response is sent. Default: 10,000. Above: 503, or `OVER_LIMIT`.
     pub requests: usize,
@@ -317,10 +318,13 @@ pub struct Bounds {
     /// 503 otherwise; `DEADLINE_EXCEEDED` over gRPC. A connection is closed if its client takes longer than this, and at the latest after
     /// twice this time, to take a response.
     pub request: Duration,
-    /// Time for the TLS handshake, and time until the first request of a connection. Default: 10 s. Above: the connection is closed.
+    /// Time for the TLS handshake, time until the first request of a connection, and time for the head of a request over HTTP/1.1 from its first byte
+    /// on. Default: 10 s. Above: the connection is closed.
     pub handshake: Duration,
     /// Time that a connection may be idle between requests. Default: 10 min. Above: the connection is closed.
     pub idle: Duration,
+    /// The same for a connection whose callers were not let in, such as one with probes only. Default: 1 min.
+    pub idle_stranger: Duration,
 }
 
 impl Default for Bounds {
@@ -336,6 +340,7 @@ impl Default for Bounds {
             request: Duration::from_secs(30),
             handshake: Duration::from_secs(10),
             idle: Duration::from_secs(600),
+            idle_stranger: Duration::from_secs(60),
         }
     }
 }
@@ -421,6 +426,7 @@ impl Server {
     /// Dropping the future cuts off all connections. Turns of waiting requests are given back.
     pub async fn run(self, until: impl Future<Output = ()>) -> usize {
         let Self { app, http, grpc, tls, drain, ending, is_ending, .. } = self;
+        describe_metrics();
         let bounds = app.bounds;
         let mut asking = JoinSet::new();
         asking.spawn(ask_store(Arc::clone(&app)));
@@ -432,8 +438,13 @@ impl Server {
             () = until.as_mut() => return 0,
             () = app.ready.first_answer() => {}
         }
-        let terms =
-            |router| ConnectionSettings { router, tls: tls.clone(), bounds, is_ending: is_ending.clone() };
+        let terms = |router| ConnectionSettings {
+            router,
+            tls: tls.clone(),
+            bounds,
+            is_ending: is_ending.clone(),
+            is_for_probes: false,
+        };
         if let Some(grpc) = grpc {
             listeners.spawn(grpc.serve(terms(grpc::router(&app))));
         }

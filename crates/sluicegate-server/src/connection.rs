@@ -1,36 +1,42 @@
 //! The lifetime of one connection.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
-use std::{fmt, mem};
+use std::{fmt, io, mem};
 
 use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
-use http::Request;
+use axum::response::IntoResponse as _;
+use http::header::CONNECTION;
+use http::{Extensions, HeaderValue, Request};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use metrics::counter;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use sluicegate_tower::key::PeerAddr;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
-use crate::app::SendingBody;
+use crate::app::{FULL_TOTAL, RareLine, SendingBody};
 use crate::builder::{Bounds, ServeError, ServeErrorKind};
+use crate::http::CallProblem;
 
 /// The longest time that an idle connection may take to close gracefully.
 const GRACE: Duration = Duration::from_secs(5);
@@ -51,46 +57,75 @@ pub(crate) struct ConnectionSettings {
     pub(crate) tls: Option<Tls>,
     pub(crate) bounds: Bounds,
     pub(crate) is_ending: watch::Receiver<bool>,
+    /// Whether only probes are answered.
+    pub(crate) is_for_probes: bool,
 }
 
-/// The activity of a connection, for its timeouts.
-#[derive(Debug, Default)]
+/// The activity of a connection, for its timeouts, and for the choice of one that makes room.
+#[derive(Debug)]
 struct Activity {
+    opened: Instant,
     in_progress: AtomicUsize,
     /// When the last request ended, if one has come.
     last: Mutex<Option<Instant>>,
+    /// When the first byte of a head of HTTP/1 came that is not complete.
+    head_began: Mutex<Option<Instant>>,
+    head_begins: Notify,
     /// The responses that are being sent, from this span of time and from the spans before.
     sending: Mutex<[Arc<()>; 2]>,
+    caller: CallerMark,
+    makes_room: Notify,
 }
+
+/// Whether a caller of this connection was let in: by a secret, or as a named proxy. In the extensions of each request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CallerMark(Arc<AtomicBool>);
 
 /// A request in progress, until its response is sent.
 struct Busy(Arc<Activity>);
 
 impl ConnectionSettings {
-    /// Serves a connection until it ends.
-    pub(crate) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
+    /// Serves a connection until it ends, or has to make room.
+    async fn serve(self, stream: TcpStream, peer: SocketAddr, activity: Arc<Activity>) {
+        tokio::select! {
+            () = activity.makes_room.notified() => {}
+            () = self.accept(stream, peer, &activity) => {}
+        }
+    }
+
+    async fn accept(self, stream: TcpStream, peer: SocketAddr, activity: &Arc<Activity>) {
         // Every answer is small. If setting the option fails, the connection is lost, and reading will report it.
         _ = stream.set_nodelay(true);
         match &self.tls {
-            None => self.speak(stream, peer).await,
+            None => self.speak(stream, peer, activity).await,
             Some(tls) => {
                 let acceptor = tls.acceptor();
                 if let Ok(Ok(stream)) = timeout(self.bounds.handshake, acceptor.accept(stream)).await {
-                    self.speak(stream, peer).await;
+                    self.speak(stream, peer, activity).await;
                 }
             }
         }
     }
 
-    async fn speak(self, stream: impl AsyncRead + AsyncWrite + Unpin + 'static, peer: SocketAddr) {
-        let Self { router, bounds, mut is_ending, .. } = self;
-        let activity = Arc::<Activity>::default();
-        let counted = Arc::clone(&activity);
+    async fn speak(
+        self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+        peer: SocketAddr,
+        activity: &Arc<Activity>,
+    ) {
+        let Self { router, bounds, mut is_ending, is_for_probes, .. } = self;
+        let counted = Arc::clone(activity);
         let service = service_fn(move |request: Request<Incoming>| {
             let (mut router, busy) = (router.clone(), Busy::new(&counted));
             async move {
+                if is_for_probes && !is_probe(request.uri().path()) {
+                    let mut refusal = CallProblem::temporary(full(&bounds)).into_response();
+                    refusal.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                    return Ok(SendingBody::of(refusal, || busy.sending()));
+                }
                 let mut request = request.map(Body::new);
                 request.extensions_mut().insert(PeerAddr(peer));
+                request.extensions_mut().insert(busy.0.caller.clone());
                 let response = router.call(request).await;
                 response.map(|response| SendingBody::of(response, || busy.sending()))
             }
@@ -103,7 +138,8 @@ impl ConnectionSettings {
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(64 * 1024)
             .keep_alive_interval(KEEP_ALIVE);
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        let stream = TokioIo::new(WatchedStream { stream, activity: Arc::clone(activity), is_http2: None });
+        let mut connection = pin!(builder.serve_connection(stream, service));
         let mut look = Instant::now() + bounds.handshake;
         let mut ends = None;
         let span = bounds.request.max(SHORTEST_SPAN);
@@ -114,9 +150,9 @@ impl ConnectionSettings {
                 _ = connection.as_mut() => return,
                 () = sleep_until(ends.unwrap_or(look)) => match ends {
                     Some(_) => return,
-                    // No request has come, so there is no answer to wait for.
-                    None if activity.has_no_request() => return,
-                    None => match activity.open_until(bounds.idle) {
+                    // There is no answer to wait for.
+                    None if activity.has_no_request() || activity.has_late_head(bounds.handshake) => return,
+                    None => match activity.open_until(&bounds) {
                         Some(until) => look = until,
                         None => {
                             connection.as_mut().graceful_shutdown();
@@ -124,6 +160,7 @@ impl ConnectionSettings {
                         }
                     },
                 },
+                () = activity.head_begins.notified() => look = look.min(Instant::now() + bounds.handshake),
                 () = next_span.as_mut() => {
                     // The client does not take a response, which would be kept for as long as the connection.
                     if !activity.begin_span() {
@@ -142,6 +179,46 @@ impl ConnectionSettings {
 }
 
 impl Activity {
+    fn new() -> Self {
+        Self {
+            opened: Instant::now(),
+            in_progress: AtomicUsize::new(0),
+            last: Mutex::default(),
+            head_began: Mutex::default(),
+            head_begins: Notify::new(),
+            sending: Mutex::default(),
+            caller: CallerMark::default(),
+            makes_room: Notify::new(),
+        }
+    }
+
+    /// Notes that bytes of HTTP/1 have come.
+    fn note_bytes(&self) {
+        // Relaxed: bytes of a body that are taken for a head end a connection that is idle ten seconds later.
+        if self.in_progress.load(Ordering::Relaxed) > 0 {
+            return;
+        }
+        let mut began = self.head_began.lock().unwrap_or_else(PoisonError::into_inner);
+        if began.is_none() {
+            *began = Some(Instant::now());
+            self.head_begins.notify_one();
+        }
+    }
+
+    /// Whether a head takes longer than this time.
+    fn has_late_head(&self, longest: Duration) -> bool {
+        let began = *self.head_began.lock().unwrap_or_else(PoisonError::into_inner);
+        began.is_some_and(|began| began.elapsed() >= longest)
+    }
+
+    /// The order in which connections make room: strangers first, and of these the longest idle. `None` if it has work to do for a
+    /// caller that was let in.
+    fn rank(&self) -> Option<RoomRank> {
+        let (is_known, is_busy) = (self.caller.is_known(), self.in_progress.load(Ordering::Relaxed) > 0);
+        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        (!is_known || !is_busy).then(|| RoomRank { is_known, is_busy, since: last.unwrap_or(self.opened) })
+    }
+
     /// Whether no request has come.
     fn has_no_request(&self) -> bool {
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,15 +226,18 @@ impl Activity {
         last.is_none() && self.in_progress.load(Ordering::Relaxed) == 0
     }
 
-    /// When the connection will have been idle for too long; `None` if it already has.
-    fn open_until(&self, idle: Duration) -> Option<Instant> {
+    /// When the connection will have been idle for too long, or its head will be late; `None` if it already has been idle for too long.
+    fn open_until(&self, bounds: &Bounds) -> Option<Instant> {
         let now = Instant::now();
+        let idle = if self.caller.is_known() { bounds.idle } else { bounds.idle_stranger };
         // Relaxed: a request that comes at this moment is still answered, because the connection closes gracefully.
         if self.in_progress.load(Ordering::Relaxed) > 0 {
             return Some(now + idle);
         }
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.map(|last| last + idle).filter(|until| *until > now)
+        let until = last.map(|last| last + idle).filter(|until| *until > now)?;
+        let began = *self.head_began.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(began.map_or(until, |began| until.min(began + bounds.handshake)))
     }
 
     /// Begins a span of time. Returns whether all responses from before the span that ends now are sent.
@@ -173,6 +253,7 @@ impl Activity {
 impl Busy {
     fn new(activity: &Arc<Activity>) -> Self {
         activity.in_progress.fetch_add(1, Ordering::Relaxed);
+        *activity.head_began.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Self(Arc::clone(activity))
     }
 
@@ -187,6 +268,75 @@ impl Drop for Busy {
     fn drop(&mut self) {
         *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         self.0.in_progress.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl CallerMark {
+    /// Notes that the caller was let in.
+    pub(crate) fn let_in(extensions: &Extensions) {
+        // Relaxed, here and below: it orders nothing else.
+        if let Some(Self(mark)) = extensions.get() {
+            mark.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn is_known(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A stream that notes when bytes of HTTP/1 come.
+struct WatchedStream<S> {
+    stream: S,
+    activity: Arc<Activity>,
+    /// `None` before the first byte.
+    is_http2: Option<bool>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let bytes = &buffer.filled()[before..];
+        if !bytes.is_empty() {
+            // Only the preface of HTTP/2 begins so.
+            let is_http2 =
+                *self.is_http2.get_or_insert(bytes.starts_with(b"PRI") || b"PRI".starts_with(bytes));
+            if !is_http2 {
+                self.activity.note_bytes();
+            }
+        }
+        read
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for WatchedStream<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 }
 
@@ -225,23 +375,27 @@ impl BoundSocket {
     /// Serves connections until the server shuts down, and returns those that are still open.
     pub(crate) async fn serve(self, terms: ConnectionSettings) -> JoinSet<()> {
         let mut connections = JoinSet::new();
-        let places = Arc::new(Semaphore::new(terms.bounds.connections));
+        let mut places = Places::new(terms.bounds.connections);
         let mut is_ending = terms.is_ending.clone();
         loop {
             tokio::select! {
                 () = ended(&mut is_ending) => return connections,
                 Some(_) = connections.join_next() => {}
                 accepted = self.socket.accept() => match accepted {
-                    Ok((stream, peer)) => match Arc::clone(&places).try_acquire_owned() {
-                        Ok(place) => {
-                            let connection = terms.clone().serve(stream, peer);
-                            connections.spawn(async move {
-                                connection.await;
-                                drop(place);
-                            });
-                        }
-                        Err(_) => turn_away(&mut connections, stream, &terms),
-                    },
+                    Ok((stream, peer)) => {
+                        let activity = Arc::new(Activity::new());
+                        let wait = places.wait(&activity);
+                        let terms = terms.clone();
+                        connections.spawn(async move {
+                            match wait.await {
+                                Some(place) => {
+                                    let terms = ConnectionSettings { is_for_probes: place.is_for_probes, ..terms };
+                                    terms.serve(stream, peer, activity).await;
+                                }
+                                None => turn_away(stream, &terms).await,
+                            }
+                        });
+                    }
                     Err(error) => {
                         // The process may have no file descriptor left: it pauses, because it would spin otherwise.
                         tracing::warn!(%error, "a connection cannot be accepted");
@@ -254,19 +408,125 @@ impl BoundSocket {
 }
 
 /// Answers in HTTP/1.1 and closes. A client of another protocol sees the connection close.
-fn turn_away(connections: &mut JoinSet<()>, mut stream: TcpStream, terms: &ConnectionSettings) {
-    let text =
-        format!("{} connections are open, the most that this server accepts\n", terms.bounds.connections);
-    let is_plain = terms.tls.is_none();
-    connections.spawn(async move {
-        let answer = format!(
-            "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{text}",
-            text.len()
-        );
-        if is_plain {
-            _ = timeout(Duration::from_secs(1), stream.write_all(answer.as_bytes())).await;
+async fn turn_away(mut stream: TcpStream, terms: &ConnectionSettings) {
+    let text = format!("{}\n", full(&terms.bounds));
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{text}",
+        text.len()
+    );
+    if terms.tls.is_none() {
+        _ = timeout(Duration::from_secs(1), stream.write_all(answer.as_bytes())).await;
+    }
+}
+
+fn full(bounds: &Bounds) -> String {
+    format!("{} connections are open, the most that this server accepts", bounds.connections)
+}
+
+/// Whether a request with this path is a probe of this server.
+fn is_probe(path: &str) -> bool {
+    matches!(path, "/healthz" | "/readyz") || path.starts_with("/grpc.health.v1.Health/")
+}
+
+// The places of connections: [`Places`].
+
+/// The connections beyond the bound, for probes.
+const FOR_PROBES: usize = 8;
+
+/// The time in which a connection makes room for another one.
+const MAKES_ROOM: Duration = Duration::from_secs(1);
+
+/// The places for connections of a listener. When all are taken, the stranger that is idle longest makes room.
+struct Places {
+    free: Arc<Semaphore>,
+    for_probes: Arc<Semaphore>,
+    taken: Vec<Weak<Activity>>,
+    /// Connections that can make room, the first one first. Found once for many that are told to.
+    next: VecDeque<(RoomRank, Weak<Activity>)>,
+}
+
+/// A place, until it is dropped.
+struct Place {
+    _permit: OwnedSemaphorePermit,
+    is_for_probes: bool,
+}
+
+/// The order in which connections make room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct RoomRank {
+    is_known: bool,
+    is_busy: bool,
+    since: Instant,
+}
+
+impl Places {
+    fn new(most: usize) -> Self {
+        let free = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
+        let for_probes = Arc::new(Semaphore::new(FOR_PROBES));
+        Self { free, for_probes, taken: Vec::new(), next: VecDeque::new() }
+    }
+
+    /// A place for a new connection, for which another one may have to make room first.
+    fn wait(&mut self, activity: &Arc<Activity>) -> impl Future<Output = Option<Place>> + use<> {
+        let (free, for_probes) = (Arc::clone(&self.free), Arc::clone(&self.for_probes));
+        let permit = Arc::clone(&free).try_acquire_owned().ok();
+        let makes_room = permit.is_none() && self.make_room();
+        if self.taken.len() == self.taken.capacity() {
+            self.taken.retain(|taken| taken.strong_count() > 0);
         }
-    });
+        self.taken.push(Arc::downgrade(activity));
+        async move {
+            let permit = match permit {
+                None if makes_room => {
+                    timeout(MAKES_ROOM, free.acquire_owned()).await.ok().and_then(Result::ok)
+                }
+                permit => permit,
+            };
+            let for_probes = || for_probes.try_acquire_owned().ok();
+            let is_for_probes = permit.is_none();
+            let permit = permit.or_else(for_probes)?;
+            Some(Place { _permit: permit, is_for_probes })
+        }
+    }
+
+    /// Tells a connection to make room; returns whether there was one.
+    fn make_room(&mut self) -> bool {
+        static FULL: RareLine = RareLine::new();
+        let mut is_searched = false;
+        let told = loop {
+            let Some((rank, next)) = self.next.pop_front() else {
+                if is_searched {
+                    break None;
+                }
+                is_searched = true;
+                self.search();
+                continue;
+            };
+            // It may have been busy meanwhile.
+            if let Some(activity) = next.upgrade().filter(|activity| activity.rank() == Some(rank)) {
+                break Some(activity);
+            }
+        };
+        let result = if told.is_some() { "made_room" } else { "turned_away" };
+        counter!(FULL_TOTAL, "result" => result).increment(1);
+        if FULL.is_due() {
+            tracing::warn!(
+                result,
+                "all connections that --max-connections allows are open; said once a second"
+            );
+        }
+        told.is_some_and(|told| {
+            told.makes_room.notify_one();
+            true
+        })
+    }
+
+    fn search(&mut self) {
+        let open = self.taken.iter().filter_map(|taken| Some((taken.upgrade()?.rank()?, Weak::clone(taken))));
+        let mut next: Vec<_> = open.collect();
+        next.sort_by_key(|(rank, _)| *rank);
+        self.next = next.into();
+    }
 }
 
 // Certificates: [`Tls`].
@@ -333,7 +593,7 @@ fn read_config(
         ));
     }
     let chain = certificates(certificate)?;
-    let private = PrivateKeyDer::from_pem_file(key)
+    let private = PrivateKeyDer::from_pem_slice(&pem(key)?)
         .map_err(|error| wrong(format!("{}: it has no private key", key.display())).because(error))?;
     let builder = match client_authority {
         None => ServerConfig::builder().with_no_client_auth(),
@@ -361,14 +621,24 @@ fn read_config(
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    match read {
+    let pem = pem(path)?;
+    match CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>() {
         Ok(all) if !all.is_empty() => Ok(all),
         Ok(_) => Err(wrong(format!("{}: it has no PEM certificate", path.display()))),
         Err(error) => {
             Err(wrong(format!("{}: its certificates cannot be read", path.display())).because(error))
         }
     }
+}
+
+/// The content of a file. A pipe is not opened, because that waits for its writer.
+fn pem(path: &Path) -> Result<Vec<u8>, ServeError> {
+    let unreadable =
+        |error: io::Error| wrong(format!("{}: it cannot be read", path.display())).because(error);
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(wrong(format!("{}: it is not a file", path.display())));
+    }
+    std::fs::read(path).map_err(unreadable)
 }
 
 fn wrong(problem: impl Into<std::borrow::Cow<'static, str>>) -> ServeError {

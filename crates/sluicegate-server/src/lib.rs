@@ -121,6 +121,10 @@
 //! certificates ([`Tls`]), or [permission](ServerBuilder::insecure_open) to be open. A caller that may check may also refund and reset.
 //! Over gRPC the secret is in the metadata, as `authorization: Bearer`. gRPC health, `/healthz`, `/readyz` and `/openapi.json` need no secret; the status page takes it as the password.
 //!
+//! # Metrics
+//! Beside those of the store and of the rules, `/metrics` has two of the server: `rate_limit_server_full_total` counts connections above their bound, by
+//! `result` (`made_room`, `turned_away`), and `rate_limit_server_wrong_secrets_total` requests that showed no secret of it, or a wrong one.
+//!
 //! # Bounds
 //! Bodies, batches, descriptors, connections, waiting requests and the time for a request have [bounds](Bounds), and a refusal names the bound.
 

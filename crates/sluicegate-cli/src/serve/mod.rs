@@ -1,9 +1,10 @@
 //! `sluicegate serve`.
 
+mod log;
 mod rules;
 mod settings;
 
-use std::io::{self, IsTerminal as _};
+use std::io;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,6 +13,7 @@ use sluicegate_rules::Rules;
 use sluicegate_server::{Server, Tls};
 use tracing::Level;
 
+use self::log::LogLines;
 use self::rules::RulesSource;
 use self::settings::ServerSettings;
 use crate::replay::chain;
@@ -26,6 +28,7 @@ pub(crate) struct ServeArguments {
     #[command(flatten)]
     settings: ServerSettings,
     /// The level of the log on standard error: error, warn, info, debug or trace.
+    /// Of other crates it has errors only.
     #[arg(long, value_name = "LEVEL", env = "SLUICEGATE_LOG", default_value = "info")]
     log: Level,
 }
@@ -40,14 +43,16 @@ const WAITS: [f64; 7] = [0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
 /// # Errors
 /// The text of the error in the rules or the settings.
 pub(crate) fn run(asked: ServeArguments) -> Result<String, String> {
-    let log = tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
-    log.with_max_level(asked.log).init();
+    let log = LogLines::install(asked.log).map_err(|error| format!("error: {error}"))?;
     // No other code in this process installs a provider.
     _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("error: {error}"))?;
-    runtime.block_on(serve(asked))?;
-    Ok(String::new())
+    let served = runtime.block_on(serve(asked));
+    // A thread that reads a file may never end.
+    runtime.shutdown_background();
+    log.flush();
+    served.map(|()| String::new())
 }
 
 async fn serve(ServeArguments { source, settings, .. }: ServeArguments) -> Result<(), String> {
@@ -100,10 +105,12 @@ fn reload_on_sighup(rules: &Rules, tls: Option<Tls>) -> io::Result<()> {
     let mut hangups = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
-            match tls.reload() {
+            let tls = tls.clone();
+            // Not on a worker, which has requests to answer.
+            tokio::task::spawn_blocking(move || match tls.reload() {
                 Ok(()) => tracing::info!("the certificates were read again"),
                 Err(error) => tracing::error!("the former certificates stay in use: {}", chain(&error)),
-            }
+            });
         }
     });
     Ok(())

@@ -77,6 +77,17 @@ pub(crate) struct ServerSettings {
     /// Open connections of each listener.
     #[arg(long, value_name = "N", env = "SLUICEGATE_MAX_CONNECTIONS", default_value_t = Bounds::default().connections)]
     max_connections: usize,
+    /// Time that a connection may be idle between requests.
+    #[arg(long, value_name = "TIME", env = "SLUICEGATE_MAX_IDLE", default_value = "10min", value_parser = time)]
+    max_idle: Duration,
+    /// The same for a connection whose callers were not let in, such as one with
+    /// probes only.
+    #[arg(long, value_name = "TIME", env = "SLUICEGATE_MAX_IDLE_STRANGER", default_value = "1min", value_parser = time)]
+    max_idle_stranger: Duration,
+    /// Time for the TLS handshake, for the first request of a connection, and for
+    /// the head of a request.
+    #[arg(long, value_name = "TIME", env = "SLUICEGATE_MAX_HEAD", default_value = "10s", value_parser = time)]
+    max_head: Duration,
     /// Requests in progress at once.
     #[arg(long, value_name = "N", env = "SLUICEGATE_MAX_REQUESTS", default_value_t = Bounds::default().requests)]
     max_requests: usize,
@@ -118,6 +129,9 @@ impl ServerSettings {
         bounds.batch = self.max_batch;
         bounds.descriptors = self.max_descriptors;
         bounds.connections = self.max_connections;
+        bounds.idle = self.max_idle;
+        bounds.idle_stranger = self.max_idle_stranger;
+        bounds.handshake = self.max_head;
         bounds.requests = self.max_requests;
         bounds.waiting = self.max_waiting;
         bounds.receipts = self.max_receipts;

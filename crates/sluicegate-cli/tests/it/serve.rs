@@ -101,6 +101,70 @@ fn options_and_variables_are_the_same_settings() {
     assert!(small.ask("POST /v1/check", CHECK).starts_with("HTTP/1.1 413 "));
 }
 
+/// It once ended with 101, or lost the thread that follows its rules, and the next request its connection.
+#[test]
+fn a_log_that_cannot_be_written_stops_nothing() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("serve-mute");
+    fs::create_dir_all(&folder).expect("the folder is made");
+    let rules = folder.join("rules.yaml");
+    fs::write(&rules, RULES).expect("the rules are written");
+    let address = format!("127.0.0.1:{}", sluicegate_tests::servers::free_port());
+    let mut command = command(&["serve", "--listen", &address, "--rules"]);
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("there is one");
+    let process = command.arg(&rules).stderr(full).spawn().expect("the command runs");
+    let log = BufReader::new(
+        Command::new("true").stderr(Stdio::piped()).spawn().expect("it runs").stderr.take().expect("piped"),
+    )
+    .lines();
+    let serving = Serving { process, log, address, rules };
+    while TcpStream::connect(&serving.address).is_err() {}
+    fs::write(&serving.rules, RULES.replace("10/h", "20/h")).expect("the rules are written");
+    let peek = CHECK.replace("8", "0");
+    while !serving.ask("POST /v1/peek", &peek).contains("\"capacity\":20") {}
+    fs::write(&serving.rules, RULES.replace("10/h", "30/h")).expect("the rules are written");
+    while !serving.ask("POST /v1/peek", &peek).contains("\"capacity\":30") {}
+    assert!(serving.ask("GET /readyz", "").starts_with("HTTP/1.1 200 "));
+    assert_eq!(serving.ends(), Some(0));
+}
+
+/// Its reader once waited for a writer on a worker, and SIGTERM ended nothing.
+#[test]
+fn a_key_that_became_a_pipe_is_told_and_the_process_ends_when_it_is_told_to() {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("serve-pipe");
+    _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("the folder is made");
+    let [certificate, key] =
+        ["cert.pem", "key.pem"].map(|name| folder.join(name).to_str().expect("text").to_owned());
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
+    fs::write(&certificate, made.cert.pem()).expect("it is written");
+    fs::write(&key, made.signing_key.serialize_pem()).expect("it is written");
+    let mut serving = Serving::with("piped", &["--tls-cert", &certificate, "--tls-key", &key], &[]);
+    fs::remove_file(&key).expect("it is there");
+    assert!(Command::new("mkfifo").arg(&key).status().expect("there is mkfifo").success());
+    serving.signal("-HUP");
+    let line = serving.says("former certificates");
+    assert!(line.contains("key.pem: it is not a file"), "{line}");
+    assert_eq!(serving.ends(), Some(0));
+}
+
+/// One client wrote 3,595 lines a second by resets of HTTP/2, each by a dependency.
+#[test]
+fn lines_of_dependencies_are_left_out_below_errors() {
+    let mut serving = Serving::with("levels", &["--log", "trace"], &[]);
+    for _ in 0..3 {
+        let mut stream = TcpStream::connect(&serving.address).expect("it listens");
+        stream
+            .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x04\x03\0\0\0\x01")
+            .expect("it reads");
+        _ = stream.read_to_end(&mut Vec::new());
+    }
+    serving.signal("-TERM");
+    for line in serving.log.by_ref() {
+        let line = line.expect("the log is text");
+        assert!(line.contains(" sluicegate") || line.contains("ERROR"), "{line}");
+    }
+}
+
 #[test]
 fn what_keeps_it_from_serving_is_said_and_ends_it() {
     for (arguments, said) in [

@@ -10,9 +10,9 @@ use super::debtors::Debtors;
 use super::floors::Floors;
 use super::home::{Home, LockedSet, TableKind};
 use super::plans::{KeyRule, QuotaRules};
-use super::table::SlotWords;
+use super::table::{self, SlotWords};
 use crate::algorithm::Rule;
-use crate::error::{ConfigError, StoreError, StoreErrorKind};
+use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 use crate::policy::{OnFull, Policy};
 use crate::store::Ask;
 
@@ -64,6 +64,14 @@ impl Bucket {
         let keys = context.keys_of(policy);
         if let Some(log) = rule.log() {
             context.check_log(policy, log)?;
+        }
+        // The table is made for the first request, which must not be the first to know that there is no room.
+        if !table::fits(TableKind::of(policy).words(&rule, keys)) {
+            let problem = format!(
+                "policy {:?}: there is no memory for a table of {keys} keys: use a smaller table size",
+                policy.name()
+            );
+            return Err(ConfigError::new(ConfigErrorKind::Unsupported, problem));
         }
         Ok(Self {
             rules: QuotaRules::new(rule),

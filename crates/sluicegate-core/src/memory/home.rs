@@ -82,13 +82,33 @@ impl TableKind {
 
     /// The number of slots of a table for this many keys, in whole sets. A log has no slots; the result is then the number of keys.
     pub(super) fn slots(self, rule: &Rule, keys: usize) -> usize {
-        let (of_a_set, per_cent) = match (self.quotas, self.accounts, rule.fits_one_word()) {
-            _ if rule.log().is_some() => return keys,
-            (true, false, true) | (true, true, _) | (false, true, false) => (4, OF_FOUR),
-            (true, false, false) | (false, false, true) => (5, OF_FIVE),
-            (false, false, false) | (false, true, true) => (3, OF_THREE),
+        if rule.log().is_some() {
+            return keys;
+        }
+        let (of_a_set, per_cent) = match self.slots_of_a_set(rule) {
+            3 => (3, OF_THREE),
+            4 => (4, OF_FOUR),
+            of_a_set => (of_a_set, OF_FIVE),
         };
-        slots(keys, per_cent).div_ceil(of_a_set).max(1) * of_a_set
+        slots(keys, per_cent).div_ceil(of_a_set).max(1).saturating_mul(of_a_set)
+    }
+
+    fn slots_of_a_set(self, rule: &Rule) -> usize {
+        match (self.quotas, self.accounts, rule.fits_one_word()) {
+            (true, false, true) | (true, true, _) | (false, true, false) => 4,
+            (true, false, false) | (false, false, true) => 5,
+            (false, false, false) | (false, true, true) => 3,
+        }
+    }
+
+    /// The words of a table for this many keys. Logs have at most nine for each, beside their entries.
+    pub(super) fn words(self, rule: &Rule, keys: usize) -> usize {
+        let of_a_set = match (self.quotas, self.accounts, rule.fits_one_word()) {
+            _ if rule.log().is_some() => return keys.saturating_mul(9),
+            (true, false, true) | (false, false, _) | (false, true, true) => 8,
+            (true, false, false) | (true, true, _) | (false, true, false) => 16,
+        };
+        (self.slots(rule, keys) / self.slots_of_a_set(rule)).saturating_mul(of_a_set)
     }
 }
 

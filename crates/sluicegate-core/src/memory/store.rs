@@ -46,7 +46,10 @@ use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Regis
 /// [reset](crate::RateLimiter::reset) clears the debt of a key, but not an inherited debt.
 ///
 /// When a policy is [replaced](crate::RateLimiter::replace), a quota with an unchanged rule keeps its table. Any other table
-/// stays until none of its keys matters any more; the table of the first policy stays as long as there is a handle.
+/// stays until none of its keys matters any more; the table of the first policy stays as long as there is a handle. So a policy has at most 32
+/// replaced tables, however often it is replaced, each with the pages that its keys have touched: with 500 keys in debt about 2 MB.
+///
+/// A table for which there is no memory is an error when its policy is opened.
 ///
 /// # Example
 /// ```

@@ -369,11 +369,11 @@ fn what_a_request_may_cost_by_its_header_has_to_fit() {
 }
 
 #[test]
-fn an_apostrophe_in_a_name_quotes_no_variable() {
+fn an_apostrophe_in_a_text_quotes_no_variable() {
     let variables: Variables = [("X", "stop")].into_iter().collect();
     let named = |name: &str| {
         format!(
-            "version: 1\npolicies:\n  a: {{ quota: 5/min }}\nrules:\n  - name: {name}\n    limit: a\n    key: client\n"
+            "version: 1\npolicies:\n  a: {{ quota: 5/min }}\nrules:\n  - name: all\n    only_if:\n      header:\n        x: {name}\n    limit: a\n    key: client\n"
         )
     };
     let text = named("don't ${X}");
@@ -381,6 +381,92 @@ fn an_apostrophe_in_a_name_quotes_no_variable() {
     for quoted in ["'don''t ${X}'", "\"${X}\"", "'${X}' # don't"] {
         let text = named(quoted);
         assert!(errors(&text).contains("a variable in quotes is not put in"), "{quoted}");
+    }
+}
+
+/// Whoever wrote a rules file could once read the environment in the log and on the page.
+#[test]
+fn a_value_of_a_variable_is_shown_by_its_name_wherever_it_stands() {
+    let secret =
+        "Pa55w0rd q/w D4T4B4S3 xyzzy-qwfpg-zxcvb-neio-0123456789-hjkl-mnbvc-tyuiop-qwerty-asdfgh-zzz";
+    for value in [secret, &secret[..8], "http://ada:hunter22@db.internal/5"] {
+        let variables: Variables = [("DATABASE_SECRET", value)].into_iter().collect();
+        for word in [
+            "quota: ${DATABASE_SECRET}",
+            "quota: ${DATABASE_SECRET}/min",
+            "quota: 5/${DATABASE_SECRET}",
+            "algorithm: ${DATABASE_SECRET}",
+            "on_exceeded: ${DATABASE_SECRET}",
+            "table_size: ${DATABASE_SECRET}",
+            "quota_by: ${DATABASE_SECRET}",
+            "nothing: ${DATABASE_SECRET}",
+        ] {
+            let quota = if word.starts_with("quota:") { "" } else { "quota: 5/min\n    " };
+            let text = format!(
+                "version: 1\npolicies:\n  a:\n    {quota}{word}\nrules:\n  - {{ name: all, limit: a, key: client }}\n"
+            );
+            hides(&text, value, &variables);
+        }
+        for word in [
+            "limit",
+            "key",
+            "path",
+            "method",
+            "client",
+            "cost",
+            "name",
+            "group",
+            "on_missing_key",
+            "replaces",
+        ] {
+            let (condition, named) = match word {
+                "path" | "method" | "client" => ("    only_if:\n  ", ""),
+                _ => ("", word),
+            };
+            let others = ["name: all", "limit: a", "key: client"]
+                .into_iter()
+                .filter(|other| !other.starts_with(named) || named.is_empty());
+            let others: Vec<_> = others.map(|other| format!("    {other}\n")).collect();
+            let text = format!(
+                "version: 1\npolicies:\n  a: {{ quota: 5/min }}\nrules:\n  -\n{}{condition}    {word}: ${{DATABASE_SECRET}}\n",
+                others.concat()
+            );
+            hides(&text, value, &variables);
+        }
+    }
+    let own = "version: 1\npolicies:\n  a:\n    quota: ${SLUICEGATE_SECRET}\nrules: []\n";
+    let error = RulesFile::parse("rules.yaml", own, &Variables::environment()).unwrap_err().to_string();
+    assert!(error.contains("is a secret of the server"), "{error}");
+}
+
+/// No part of the value is in the error of this text.
+fn hides(text: &str, value: &str, variables: &Variables) {
+    let error = RulesFile::parse("rules.yaml", text, variables).expect_err(text).to_string();
+    let shown = error.to_lowercase();
+    for part in value.to_lowercase().as_bytes().windows(5) {
+        let part = std::str::from_utf8(part).expect("it is ASCII");
+        assert!(!shown.contains(part) || "database_secret".contains(part), "{part:?}: {error}");
+    }
+}
+
+/// A symbolic link to another file once showed its first words in the log.
+#[test]
+fn a_file_that_is_no_rules_file_is_named_and_not_quoted() {
+    for text in [
+        "root:x:0:0:root:/root:/bin/sh\ndaemon:*:1:1:::\n",
+        "s3cret-token",
+        "[s3cret, s3cret]",
+        "{ \"s3cret\": 1 }",
+        "s3cret: {a: b}\n",
+        "-----BEGIN PRIVATE KEY-----\ns3cret/root\n",
+        "\"s3cret",
+        "a: &s3cret b\n",
+    ] {
+        let error = RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap_err().to_string();
+        assert_eq!(
+            error, "rules.yaml: error: it is not a rules file: there is no \"version: 1\" in it",
+            "{text}"
+        );
     }
 }
 

@@ -131,6 +131,32 @@ fn a_line_names_twenty_of_a_kind_and_counts_the_others() {
     assert!(changes.contains("p19 and 80 more; removed a"), "{changes}");
 }
 
+/// A panic once ended the thread that follows the file, for good and unseen.
+#[test]
+fn a_panic_while_the_file_is_read_ends_no_thread_and_the_next_reading_is_done() {
+    let folder = Folder::new();
+    folder.write(TEXT);
+    let rules = Rules::open(&memory::store().0, folder.path(), Variables::none()).expect("it is good");
+    let (tell, told) = std::sync::mpsc::channel();
+    let panics = std::sync::atomic::AtomicBool::new(true);
+    rules.listen(move |news| {
+        let text = news.map(|changes| changes.map(ToString::to_string));
+        _ = tell.send(text.map_err(ToString::to_string));
+        if panics.swap(false, std::sync::atomic::Ordering::Relaxed) {
+            panic!("a listener panics");
+        }
+    });
+    rules.follow();
+    for quota in ["7/min", "8/min"] {
+        folder.write(&TEXT.replace("5/min", quota));
+        let changes = told.recv().expect("the thread goes on").expect("it is good").expect("it has changed");
+        assert!(changes.contains(quota), "{changes}");
+    }
+    while rules.has_lost_its_file() {
+        std::thread::yield_now();
+    }
+}
+
 #[cfg(feature = "metrics")]
 #[test]
 fn reloads_are_counted_and_the_moment_of_the_last_good_one_is_told() {

@@ -23,7 +23,8 @@ use prost::Message as _;
 use tonic::Status;
 use tonic::server::NamedService;
 
-use crate::app::{App, InProgress};
+use crate::app::{App, InProgress, refuse_stranger};
+use crate::connection::CallerMark;
 use crate::grpc::call::EnvoyCall;
 
 /// The only method.
@@ -52,10 +53,12 @@ fn path_of<S: NamedService>(_: &S) -> String {
 /// Requires the secret, and bounds the number of calls and the time of each.
 async fn should_rate_limit(State(app): State<Arc<App>>, request: Request) -> Response {
     if !app.access.lets(request.headers()) {
+        refuse_stranger(request.extensions().get());
         return refuse(Status::unauthenticated(
             "this server requires its secret: send it in the metadata, as authorization: Bearer",
         ));
     }
+    CallerMark::let_in(request.extensions());
     let Ok(in_progress) = Arc::clone(&app.in_progress).try_acquire_owned() else {
         let most = app.bounds.requests;
         return response(&answer::over_limit(&format!(

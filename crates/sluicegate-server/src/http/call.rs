@@ -22,6 +22,7 @@ use crate::builder::Bounds;
 use crate::http::answer::{HttpReply, Replied};
 use crate::http::described::DescribedRequest;
 use crate::http::key::JsonKey;
+use crate::http::object::Object;
 use crate::http::problem::CallProblem;
 use crate::receipt::{ReceiptToken, USED};
 
@@ -51,11 +52,11 @@ pub(super) struct HttpCall {
     /// The cost in units. Default: 1.
     cost: Option<u64>,
     /// Checks of different policies: all spend, or none does.
-    checks: Option<Vec<NamedCheck>>,
+    checks: Option<Vec<Object<NamedCheck>>>,
     /// A request that the rules decide.
-    request: Option<DescribedRequest>,
+    request: Option<Object<DescribedRequest>>,
     /// Independent calls. The answers have the same order.
-    batch: Option<Vec<Self>>,
+    batch: Option<Vec<Object<Self>>>,
     /// For `/v1/reserve`: the longest wait for a turn, as `2s` or `500ms`. Default: no wait.
     wait: Option<String>,
     /// For `/v1/refund`: the receipt whose units are given back.
@@ -96,7 +97,7 @@ impl HttpCall {
             (Some(policy), None, None, None) => {
                 let key =
                     key.clone().ok_or_else(|| CallProblem::bad("\"key\" is missing: it names the bucket"))?;
-                let check = NamedCheck { policy: policy.clone(), key, cost: *cost };
+                let check = Object(NamedCheck { policy: policy.clone(), key, cost: *cost });
                 named(rules, limits, &[check]).map(CallSubject::Named)
             }
             (None, Some(_), None, None) | (None, None, Some(_), None) if key.is_some() || cost.is_some() => {
@@ -112,7 +113,7 @@ impl HttpCall {
             )),
             (None, Some(checks), None, None) => named(rules, limits, checks).map(CallSubject::Named),
             (None, None, Some(request), None) => {
-                Ok(CallSubject::Request(Box::new(request.request().map_err(CallProblem::bad)?)))
+                Ok(CallSubject::Request(Box::new(request.0.request().map_err(CallProblem::bad)?)))
             }
             (None, None, None, Some(_)) => {
                 Err(CallProblem::bad("a \"batch\" cannot contain another: write all calls into one list"))
@@ -141,7 +142,7 @@ impl HttpCall {
     }
 
     /// The calls of the batch, if it is one.
-    pub(super) fn batch(&self, bounds: &Bounds) -> Result<Option<&[Self]>, CallProblem> {
+    pub(super) fn batch(&self, bounds: &Bounds) -> Result<Option<&[Object<Self>]>, CallProblem> {
         let Some(batch) = &self.batch else { return Ok(None) };
         if self.members().iter().any(|(_, is_there)| *is_there) {
             return Err(CallProblem::bad("\"batch\" stands alone: write the other members into its calls"));
@@ -198,9 +199,9 @@ impl HttpCall {
 }
 
 /// Checks of policies by name.
-fn named(rules: &Rules, limits: &Limits, checks: &[NamedCheck]) -> Result<LimiterAsks, CallProblem> {
+fn named(rules: &Rules, limits: &Limits, checks: &[Object<NamedCheck>]) -> Result<LimiterAsks, CallProblem> {
     let mut asks = LimiterAsks::default();
-    for NamedCheck { policy, key, cost } in checks {
+    for Object(NamedCheck { policy, key, cost }) in checks {
         let limiter = limiter(rules, policy)?;
         if asks.iter().any(|asked| asked.limiter.is(&limiter)) {
             return Err(CallProblem::bad(format!(
@@ -275,6 +276,7 @@ pub(super) async fn read<T: DeserializeOwned>(
         Err(_) => return Err(CallProblem::bad("the body ended early")),
     };
     serde_json::from_slice(&bytes)
+        .map(|Object(call)| call)
         .map_err(|error| CallProblem::bad(format!("the body cannot be read: {error}")))
 }
 

@@ -9,6 +9,8 @@ use sluicegate_core::key::KeyKind;
 use sluicegate_tower::key::KeyForm;
 use sluicegate_tower::limits::Limits;
 
+use crate::http::object::Object;
+
 /// A key.
 ///
 /// A string is read as the rules that use the policy extract their keys: as an address, as an API key (whose digest is the key) or as
@@ -27,7 +29,7 @@ pub(super) enum JsonKey {
     /// Several parts.
     Parts(Vec<String>),
     /// A key of a stated form.
-    Form(KeyForms),
+    Form(Object<KeyForms>),
 }
 
 /// A key of a stated form: one of the members.
@@ -58,7 +60,7 @@ impl JsonKey {
                     .map(|key| key.unwrap_or_else(|| Key::from(*number).of_kind(KeyKind::Name)));
             }
             Self::Text(text) => (None, &**text, None),
-            Self::Form(form) => {
+            Self::Form(Object(form)) => {
                 let (word, text) = form.only()?;
                 (Some(word), text, form.issuer.as_deref())
             }
@@ -83,7 +85,7 @@ impl JsonKey {
             _ if key.kind() == KeyKind::Address => key.plain(),
             Self::Text(text) => text.clone(),
             Self::Number(number) => number.to_string(),
-            Self::Form(KeyForms { text, subject, .. }) => {
+            Self::Form(Object(KeyForms { text, subject, .. })) => {
                 text.as_ref().or(subject.as_ref()).cloned().unwrap_or_default()
             }
             Self::Parts(_) => String::new(),

@@ -4,6 +4,7 @@ mod answer;
 mod call;
 mod described;
 mod key;
+mod object;
 mod openapi;
 mod problem;
 mod proxy;
@@ -20,9 +21,11 @@ use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderValue, StatusCode};
 
 pub(crate) use self::problem::CallProblem;
-use crate::app::{App, InProgress};
+use crate::app::{App, InProgress, refuse_stranger};
+use crate::connection::CallerMark;
 use crate::http::answer::HttpReply;
 use crate::http::call::{HttpCall, Settlement, Verb};
+use crate::http::object::Object;
 
 /// Everything that is served over HTTP.
 pub(crate) fn router(app: Arc<App>) -> Router {
@@ -68,14 +71,16 @@ pub(crate) fn router(app: Arc<App>) -> Router {
 
 /// Requires the secret, if one is set.
 async fn with_secret(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    match app.access.lets(request.headers()) {
-        true => next.run(request).await,
-        false => CallProblem::new(
-            StatusCode::UNAUTHORIZED,
-            "this server requires its secret: send it as Authorization: Bearer",
-        )
-        .into_response(),
+    if app.access.lets(request.headers()) {
+        CallerMark::let_in(request.extensions());
+        return next.run(request).await;
     }
+    refuse_stranger(request.extensions().get());
+    CallProblem::new(
+        StatusCode::UNAUTHORIZED,
+        "this server requires its secret: send it as Authorization: Bearer",
+    )
+    .into_response()
 }
 
 /// Bounds the number of requests and the time of each. It is inside of what lets callers in, so that nobody else takes a permit.
@@ -119,7 +124,7 @@ async fn ask(app: Arc<App>, verb: Verb, request: Request) -> Response {
             end.map_or_else(IntoResponse::into_response, |end| end.response(&limits))
         }
         Ok(Some(calls)) => {
-            let answers = calls.iter().map(async |call| {
+            let answers = calls.iter().map(async |Object(call)| {
                 let end = call::ask(&app, &limits, verb, call).await;
                 end.map_or_else(|problem| problem.in_batch(), HttpReply::json)
             });
@@ -168,8 +173,10 @@ fn status(app: &App) -> Option<Router> {
 /// Requires the secret as the password, if one is set.
 async fn with_password(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     if app.access.is_open() || app.access.operator(request.headers()).is_some() {
+        CallerMark::let_in(request.extensions());
         return next.run(request).await;
     }
+    refuse_stranger(request.extensions().get());
     let mut response = CallProblem::new(
         StatusCode::UNAUTHORIZED,
         "log in with any user name and the secret of this server as the password",

@@ -37,7 +37,7 @@ impl CallProblem {
     }
 
     /// The call may succeed later.
-    pub(super) fn temporary(detail: impl Into<String>) -> Self {
+    pub(crate) fn temporary(detail: impl Into<String>) -> Self {
         Self { is_temporary: true, ..Self::new(StatusCode::SERVICE_UNAVAILABLE, detail) }
     }
 

@@ -23,6 +23,7 @@ use sluicegate_tower::key::{MissingKey, NoPeer, PeerAddr};
 use sluicegate_tower::respond::ProblemJson;
 
 use crate::app::{App, RareLine};
+use crate::connection::CallerMark;
 use crate::http::described::address;
 use crate::http::{CallProblem, bounded};
 
@@ -75,7 +76,10 @@ pub(super) fn routes() -> Router<Arc<App>> {
 pub(super) async fn if_named(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let peer = request.extensions().get().map(|PeerAddr(peer)| *peer);
     match peer.is_some_and(|peer| app.proxies.contains(peer.ip())) {
-        true => next.run(request).await,
+        true => {
+            CallerMark::let_in(request.extensions());
+            next.run(request).await
+        }
         false => not_named(peer).into_response(),
     }
 }

@@ -2,7 +2,9 @@
 
 use serde_json::json;
 use sluicegate_server::{ServeErrorKind, Server};
+use sluicegate_tests::log::Log;
 use sluicegate_tests::memory;
+use tokio::time::Instant;
 
 use crate::support::{Answered, RULES, Served, by_name};
 
@@ -26,6 +28,20 @@ async fn with_a_secret_only_those_who_show_it_may_ask() {
     for path in ["/healthz", "/openapi.json"] {
         assert_eq!(served.get(path).send().await.unwrap().status(), 200, "{path} needs no secret");
     }
+}
+
+#[tokio::test]
+async fn wrong_secrets_are_counted_and_write_one_line_a_second_into_the_log() {
+    let log = Log::of_this_thread();
+    let served = Served::with(RULES, |builder| builder.secret(SECRET)).await;
+    let began = Instant::now();
+    for _ in 0..50 {
+        assert_eq!(served.get("/metrics").bearer_auth("wrong").send().await.unwrap().status(), 401);
+        let page = served.get("/status").basic_auth("ada", Some("wrong"));
+        assert_eq!(page.send().await.unwrap().status(), 401);
+    }
+    let lines = log.lines().into_iter().filter(|line| line.contains("showed no secret")).count() as u64;
+    assert!(lines <= began.elapsed().as_secs() + 1, "{lines} lines");
 }
 
 #[tokio::test]

@@ -68,9 +68,16 @@ async fn what_is_no_question_is_told_so() {
     let deep = "[".repeat(60_000);
     let request = served.post("/v1/check", &Value::Null).body(deep).send().await.unwrap();
     assert_eq!(request.status(), 400);
-    for typo in
-        [json!({ "polici": "mail", "key": "ada" }), json!({ "policy": "mail", "key": "ada", "cost": -1 })]
-    {
+    for typo in [
+        json!({ "polici": "mail", "key": "ada" }),
+        json!({ "policy": "mail", "key": "ada", "cost": -1 }),
+        // Members by their position.
+        json!(["mail", "ada", null, null, null, null, null, null, null]),
+        json!({ "policy": "mail", "key": ["ada", null, null, null, null] }),
+        json!({ "checks": [["mail", "ada", null]] }),
+        json!({ "batch": [["mail", "ada", null, null, null, null, null, null, null]] }),
+        json!({ "request": [null, "/login", null, {}, "192.0.2.7"] }),
+    ] {
         let answered = Answered::of(served.post("/v1/check", &typo).send().await.unwrap()).await;
         assert_eq!(answered.status, 400, "{typo}");
     }
@@ -95,26 +102,80 @@ async fn a_slow_body_is_408_and_a_silent_connection_is_closed() {
     assert_eq!(served.get("/healthz").send().await.unwrap().status(), 200);
 }
 
+/// A connection that has sent this, and has got an answer that begins so.
+async fn opened(served: &Served, sent: &str, answer: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(served.address).await.unwrap();
+    stream.write_all(sent.as_bytes()).await.unwrap();
+    let mut begin = vec![0; answer.len()];
+    stream.read_exact(&mut begin).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&begin), answer);
+    stream
+}
+
+const HEALTH: &str = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
+const OK: &str = "HTTP/1.1 200";
+
+/// Connections of strangers once held all places for ten minutes, and probes were turned away.
 #[tokio::test]
-async fn one_connection_more_than_may_be_open_is_turned_away_and_the_next_finds_room() {
-    let served = bounded(|bounds| bounds.connections = 2).await;
-    let mut open = Vec::new();
-    for _ in 0..2 {
-        let mut stream = TcpStream::connect(served.address).await.unwrap();
-        stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-        let mut begin = [0; 12];
-        stream.read_exact(&mut begin).await.unwrap();
-        assert_eq!(&begin, b"HTTP/1.1 200");
-        open.push(stream);
+async fn connections_of_strangers_make_room_and_those_that_work_for_known_callers_do_not() {
+    let mut bounds = Bounds::default();
+    (bounds.connections, bounds.request) = (2, Duration::from_secs(3_600));
+    let served = Served::with(RULES, |builder| builder.bounds(bounds).secret("0123456789abcdef")).await;
+    let known = "Host: a\r\nAuthorization: Bearer 0123456789abcdef\r\n";
+    let working = format!(
+        "POST /v1/peek HTTP/1.1\r\n{known}Content-Type: application/json\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+    );
+    let once = format!("GET /metrics HTTP/1.1\r\n{known}Connection: close\r\n\r\n");
+    let work = opened(&served, &working, "HTTP/1.1 100").await;
+    for (sent, answer) in [
+        (HEALTH, OK),
+        ("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 401"),
+        ("GET /healthz HT", ""),
+        ("", ""),
+        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", ""),
+    ] {
+        let stranger = opened(&served, sent, answer).await;
+        let answer = sends(&served, once.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 404 "), "{sent:?}: {answer}");
+        drop(stranger);
     }
-    let answer = sends(&served, b"").await;
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("2 connections are open"), "{answer}");
-    drop(open);
+    let another = opened(&served, &working, "HTTP/1.1 100").await;
+    let refused = sends(&served, once.as_bytes()).await;
+    assert!(refused.starts_with("HTTP/1.1 503 ") && refused.contains("2 connections are open"), "{refused}");
+    let probe = HEALTH.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+    assert!(sends(&served, probe.as_bytes()).await.starts_with(OK), "a probe is answered nevertheless");
+    drop((work, another));
     // The server sees in its own time that they are gone.
-    while !sends(&served, b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-        .await
-        .contains(" 200 ")
-    {}
+    while !sends(&served, once.as_bytes()).await.starts_with("HTTP/1.1 404 ") {}
+}
+
+#[tokio::test]
+async fn a_head_has_its_time_from_its_first_byte_and_strangers_are_idle_for_a_shorter_time() {
+    let served = bounded(|bounds| {
+        bounds.handshake = Duration::from_millis(200);
+        bounds.idle_stranger = Duration::from_secs(600);
+    })
+    .await;
+    let mut late = opened(&served, HEALTH, OK).await;
+    late.write_all(b"GET /healthz HT").await.unwrap();
+    _ = late.read_to_end(&mut Vec::new()).await;
+
+    let served = bounded(|bounds| {
+        bounds.handshake = Duration::from_millis(50);
+        bounds.idle_stranger = Duration::from_millis(50);
+    })
+    .await;
+    let mut known = opened(&served, "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 404").await;
+    let mut stranger = opened(&served, HEALTH, OK).await;
+    _ = stranger.read_to_end(&mut Vec::new()).await;
+    known.write_all(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await.unwrap();
+    let mut answers = Vec::new();
+    known.read_to_end(&mut answers).await.unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&answers).matches("HTTP/1.1 404").count(),
+        1,
+        "it is let in, and stays"
+    );
 }
 
 #[tokio::test]

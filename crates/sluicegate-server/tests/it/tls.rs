@@ -157,12 +157,14 @@ fn what_is_wrong_with_a_file_names_it() {
     let files = Files::new("wrong");
     let good = |name: &str| files.path(name);
     std::fs::write(good("empty.pem"), "").unwrap();
+    _ = std::process::Command::new("mkfifo").arg(good("pipe.key")).status();
     for (certificate, key, authority, said) in [
-        ("none.pem", "server.key", None, "none.pem: its certificates cannot be read"),
+        ("none.pem", "server.key", None, "none.pem: it cannot be read"),
         ("empty.pem", "server.key", None, "empty.pem: it has no PEM certificate"),
         ("server.pem", "server.pem", None, "server.pem: it has no private key"),
         ("server.pem", "client.key", None, "do not belong together"),
         ("server.pem", "server.key", Some("empty.pem"), "empty.pem: it has no PEM certificate"),
+        ("server.pem", "pipe.key", None, "pipe.key: it is not a file"),
     ] {
         let error = Tls::read(good(certificate), good(key), authority.map(good)).unwrap_err();
         assert_eq!(error.kind(), ServeErrorKind::Tls);

@@ -66,10 +66,16 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
 {
     /// A table of at least `slots` slots, which counts in `evictions` the keys that make room.
     pub(super) fn new(slots: usize, on_full: OnFull, evictions: &Arc<Count>) -> Self {
-        let sets = slots.div_ceil(SLOTS).max(1);
-        let words = zeros(sets.saturating_mul(SIZE).saturating_add(LINE - 1));
+        let mut sets = slots.div_ceil(SLOTS).max(1);
+        // There was room when the policy was opened. If it is gone, a smaller table forgets sooner, and a panic would refuse all requests.
+        let words = loop {
+            match zeros(sets.saturating_mul(SIZE).saturating_add(LINE - 1)) {
+                Some(words) => break words,
+                None => sets = (sets / 2).max(1),
+            }
+        };
         let skipped = words.as_ptr().align_offset(64).min(LINE - 1);
-        let left = zeros(if on_full == OnFull::Inherit { sets * WORDS } else { 0 });
+        let left = zeros(if on_full == OnFull::Inherit { sets * WORDS } else { 0 }).unwrap_or_default();
         Self { words, skipped, sets, left, evictions: Arc::clone(evictions) }
     }
 
@@ -112,15 +118,24 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
     }
 }
 
-/// Zeros. Their pages are not resident until they are written.
+/// Zeros, if there is memory for them. Their pages are not resident until they are written.
 #[cfg(not(loom))]
-fn zeros(words: usize) -> Box<[AtomicU64]> {
-    bytemuck::zeroed_slice_box(words)
+fn zeros(words: usize) -> Option<Box<[AtomicU64]>> {
+    bytemuck::try_zeroed_slice_box(words).ok()
 }
 
 #[cfg(loom)]
-fn zeros(words: usize) -> Box<[AtomicU64]> {
-    (0..words).map(|_| AtomicU64::new(0)).collect()
+fn zeros(words: usize) -> Option<Box<[AtomicU64]>> {
+    Some((0..words).map(|_| AtomicU64::new(0)).collect())
+}
+
+/// The words that are allocated without a trial: 64 MiB. An allocator may keep a smaller piece that is given back, and clear it for the
+/// table, whose pages would all be resident then.
+const UNTRIED: usize = 1 << 23;
+
+/// Whether there is memory for this many words.
+pub(super) fn fits(words: usize) -> bool {
+    words <= UNTRIED || zeros(words).is_some()
 }
 
 #[inline]

@@ -101,6 +101,25 @@ fn a_policy_has_the_capacity_that_it_says() {
     }
 }
 
+/// Each request of such a policy once panicked, because its table was only made then.
+#[test]
+fn a_table_for_which_there_is_no_memory_is_an_error_when_its_policy_is_opened() {
+    for algorithm in [Algorithm::Gcra, Algorithm::FixedWindow(sluicegate_core::algorithm::Anchor::Epoch)] {
+        let store = MemoryStore::new();
+        let good = Policy::builder("p", algorithm, "5/min").on(&store).expect("it fits");
+        let huge = Policy::builder("p", algorithm, "6/min").table_size(1 << 31);
+        // A machine may have so much memory.
+        match good.replace(huge.build().expect("it is good"), Inherit::Spent) {
+            Ok(()) => {}
+            Err(error) => assert_eq!(
+                error.to_string(),
+                "policy \"p\": there is no memory for a table of 2147483648 keys: use a smaller table size"
+            ),
+        }
+        assert!(answer(good.check("ada")).is_allowed(), "{algorithm}");
+    }
+}
+
 /// That of the first policy stays as long as its handle, which asks it until it is replaced.
 #[test]
 fn the_table_of_a_replaced_policy_lives_until_its_keys_are_over() {
