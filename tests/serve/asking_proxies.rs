@@ -173,6 +173,29 @@ async fn an_nginx_that_lets_requests_pass_in_an_outage_lets_no_client_feign_one(
     assert_eq!(app.served(), 7);
 }
 
+/// Envoy takes each status from 500 on for a server that is away.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_refusal_of_5xx_passes_a_proxy_that_lets_requests_pass_in_an_outage() {
+    let rules = "
+version: 1
+policies: { key: { quota: 100/h } }
+rules: [{ name: key, limit: key, key: header(x-api-key), on_missing_key: 503 }]
+";
+    for (name, start) in PROXIES {
+        let change = |text: String| {
+            text.replace("# error_page 500", "error_page 500")
+                .replace("failure_mode_allow: false", "failure_mode_allow: true")
+        };
+        let serving = Sluicegate::serve(rules, &OPTIONS);
+        let app = App::start().await;
+        let proxy = start(Around::of(&serving, &app), &change);
+        let refused = raw(proxy.address, b"").await;
+        assert!(refused == 503 || refused == 429, "{name}: {refused}");
+        assert_eq!(raw(proxy.address, b"X-Api-Key: ada\r\n").await, 200, "{name}");
+        assert_eq!(app.served(), 1, "{name}");
+    }
+}
+
 /// nginx asked once more for the page of a 404, and made 500 of each wait that was longer than a second.
 #[tokio::test(flavor = "multi_thread")]
 async fn behind_nginx_a_redirected_request_spends_once_and_a_rule_may_let_requests_wait() {

@@ -19,8 +19,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::app::{App, Charge, Ready, Render, ask_store, describe_metrics};
 use crate::asks::Access;
-use crate::connection::{BoundSocket, ConnectionSettings, Tls};
+use crate::connection::{BoundSocket, ConnectionSettings};
 use crate::receipt::{ReceiptTokens, random};
+use crate::tls::Tls;
 use crate::{grpc, http};
 
 /// The shortest secret, in bytes.

@@ -1,16 +1,13 @@
 //! The lifetime of one connection.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
-use std::{fmt, io, mem};
+use std::{io, mem};
 
-use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Body;
 use axum::response::IntoResponse as _;
@@ -20,23 +17,19 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use metrics::counter;
-use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use sluicegate_tower::key::PeerAddr;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tokio_rustls::TlsAcceptor;
 use tower_service::Service as _;
 
-use crate::app::{FULL_TOTAL, RareLine, SendingBody};
+use crate::app::SendingBody;
 use crate::builder::{Bounds, ServeError, ServeErrorKind};
 use crate::http::CallProblem;
+use crate::places::{Places, RoomRank};
+use crate::tls::Tls;
 
 /// The longest time that an idle connection may take to close gracefully.
 const GRACE: Duration = Duration::from_secs(5);
@@ -63,7 +56,7 @@ pub(crate) struct ConnectionSettings {
 
 /// The activity of a connection, for its timeouts, and for the choice of one that makes room.
 #[derive(Debug)]
-struct Activity {
+pub(crate) struct Activity {
     opened: Instant,
     in_progress: AtomicUsize,
     /// When the last request ended, if one has come.
@@ -192,6 +185,11 @@ impl Activity {
         }
     }
 
+    /// Tells the connection to close.
+    pub(crate) fn make_room(&self) {
+        self.makes_room.notify_one();
+    }
+
     /// Notes that bytes of HTTP/1 have come.
     fn note_bytes(&self) {
         // Relaxed: bytes of a body that are taken for a head end a connection that is idle ten seconds later.
@@ -213,7 +211,7 @@ impl Activity {
 
     /// The order in which connections make room: strangers first, and of these the longest idle. `None` if it has work to do for a
     /// caller that was let in.
-    fn rank(&self) -> Option<RoomRank> {
+    pub(crate) fn rank(&self) -> Option<RoomRank> {
         let (is_known, is_busy) = (self.caller.is_known(), self.in_progress.load(Ordering::Relaxed) > 0);
         let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
         (!is_known || !is_busy).then(|| RoomRank { is_known, is_busy, since: last.unwrap_or(self.opened) })
@@ -426,230 +424,4 @@ fn full(bounds: &Bounds) -> String {
 /// Whether a request with this path is a probe of this server.
 fn is_probe(path: &str) -> bool {
     matches!(path, "/healthz" | "/readyz") || path.starts_with("/grpc.health.v1.Health/")
-}
-
-// The places of connections: [`Places`].
-
-/// The connections beyond the bound, for probes.
-const FOR_PROBES: usize = 8;
-
-/// The time in which a connection makes room for another one.
-const MAKES_ROOM: Duration = Duration::from_secs(1);
-
-/// The places for connections of a listener. When all are taken, the stranger that is idle longest makes room.
-struct Places {
-    free: Arc<Semaphore>,
-    for_probes: Arc<Semaphore>,
-    taken: Vec<Weak<Activity>>,
-    /// Connections that can make room, the first one first. Found once for many that are told to.
-    next: VecDeque<(RoomRank, Weak<Activity>)>,
-}
-
-/// A place, until it is dropped.
-struct Place {
-    _permit: OwnedSemaphorePermit,
-    is_for_probes: bool,
-}
-
-/// The order in which connections make room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct RoomRank {
-    is_known: bool,
-    is_busy: bool,
-    since: Instant,
-}
-
-impl Places {
-    fn new(most: usize) -> Self {
-        let free = Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS)));
-        let for_probes = Arc::new(Semaphore::new(FOR_PROBES));
-        Self { free, for_probes, taken: Vec::new(), next: VecDeque::new() }
-    }
-
-    /// A place for a new connection, for which another one may have to make room first.
-    fn wait(&mut self, activity: &Arc<Activity>) -> impl Future<Output = Option<Place>> + use<> {
-        let (free, for_probes) = (Arc::clone(&self.free), Arc::clone(&self.for_probes));
-        let permit = Arc::clone(&free).try_acquire_owned().ok();
-        let makes_room = permit.is_none() && self.make_room();
-        if self.taken.len() == self.taken.capacity() {
-            self.taken.retain(|taken| taken.strong_count() > 0);
-        }
-        self.taken.push(Arc::downgrade(activity));
-        async move {
-            let permit = match permit {
-                None if makes_room => {
-                    timeout(MAKES_ROOM, free.acquire_owned()).await.ok().and_then(Result::ok)
-                }
-                permit => permit,
-            };
-            let for_probes = || for_probes.try_acquire_owned().ok();
-            let is_for_probes = permit.is_none();
-            let permit = permit.or_else(for_probes)?;
-            Some(Place { _permit: permit, is_for_probes })
-        }
-    }
-
-    /// Tells a connection to make room; returns whether there was one.
-    fn make_room(&mut self) -> bool {
-        static FULL: RareLine = RareLine::new();
-        let mut is_searched = false;
-        let told = loop {
-            let Some((rank, next)) = self.next.pop_front() else {
-                if is_searched {
-                    break None;
-                }
-                is_searched = true;
-                self.search();
-                continue;
-            };
-            // It may have been busy meanwhile.
-            if let Some(activity) = next.upgrade().filter(|activity| activity.rank() == Some(rank)) {
-                break Some(activity);
-            }
-        };
-        let result = if told.is_some() { "made_room" } else { "turned_away" };
-        counter!(FULL_TOTAL, "result" => result).increment(1);
-        if FULL.is_due() {
-            tracing::warn!(
-                result,
-                "all connections that --max-connections allows are open; said once a second"
-            );
-        }
-        told.is_some_and(|told| {
-            told.makes_room.notify_one();
-            true
-        })
-    }
-
-    fn search(&mut self) {
-        let open = self.taken.iter().filter_map(|taken| Some((taken.upgrade()?.rank()?, Weak::clone(taken))));
-        let mut next: Vec<_> = open.collect();
-        next.sort_by_key(|(rank, _)| *rank);
-        self.next = next.into();
-    }
-}
-
-// Certificates: [`Tls`].
-
-/// The certificate of a server, and the authority of its clients' certificates.
-///
-/// The program has to install a rustls crypto provider before, for example with
-/// `rustls::crypto::ring::default_provider().install_default()`.
-#[derive(Clone)]
-pub struct Tls(Arc<TlsFiles>);
-
-struct TlsFiles {
-    certificate: PathBuf,
-    key: PathBuf,
-    client_authority: Option<PathBuf>,
-    config: ArcSwap<ServerConfig>,
-}
-
-impl Tls {
-    /// Reads a certificate chain and its private key from PEM files. With `client_authority`, clients have to show a certificate that one of
-    /// the authorities in that file has signed.
-    ///
-    /// # Errors
-    /// When a file cannot be read or parsed, when key and certificate do not belong together, and when no crypto provider is installed.
-    pub fn read(
-        certificate: impl Into<PathBuf>,
-        key: impl Into<PathBuf>,
-        client_authority: Option<PathBuf>,
-    ) -> Result<Self, ServeError> {
-        let (certificate, key) = (certificate.into(), key.into());
-        let config = read_config(&certificate, &key, client_authority.as_deref())?;
-        let config = ArcSwap::from_pointee(config);
-        Ok(Self(Arc::new(TlsFiles { certificate, key, client_authority, config })))
-    }
-
-    /// Reads the files again, for new connections.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read); the former certificates stay in use.
-    pub fn reload(&self) -> Result<(), ServeError> {
-        let TlsFiles { certificate, key, client_authority, config } = &*self.0;
-        config.store(Arc::new(read_config(certificate, key, client_authority.as_deref())?));
-        Ok(())
-    }
-
-    /// Whether clients have to show a certificate.
-    pub(crate) fn verifies_clients(&self) -> bool {
-        self.0.client_authority.is_some()
-    }
-
-    fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.0.config.load_full())
-    }
-}
-
-fn read_config(
-    certificate: &Path,
-    key: &Path,
-    client_authority: Option<&Path>,
-) -> Result<ServerConfig, ServeError> {
-    if rustls::crypto::CryptoProvider::get_default().is_none() {
-        return Err(wrong(
-            "no crypto provider of rustls is installed: call rustls::crypto::ring::default_provider().install_default() first",
-        ));
-    }
-    let chain = certificates(certificate)?;
-    let private = PrivateKeyDer::from_pem_slice(&pem(key)?)
-        .map_err(|error| wrong(format!("{}: it has no private key", key.display())).because(error))?;
-    let builder = match client_authority {
-        None => ServerConfig::builder().with_no_client_auth(),
-        Some(path) => {
-            let mut roots = RootCertStore::empty();
-            for authority in certificates(path)? {
-                roots.add(authority).map_err(|error| {
-                    wrong(format!("{}: a certificate in it is not usable as an authority", path.display()))
-                        .because(error)
-                })?;
-            }
-            let verifier = WebPkiClientVerifier::builder(roots.into()).build().map_err(|error| {
-                wrong(format!("{}: client certificates cannot be verified with it", path.display()))
-                    .because(error)
-            })?;
-            ServerConfig::builder().with_client_cert_verifier(verifier)
-        }
-    };
-    let mut config = builder.with_single_cert(chain, private).map_err(|error| {
-        wrong(format!("{} and {} do not belong together", certificate.display(), key.display()))
-            .because(error)
-    })?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ServeError> {
-    let pem = pem(path)?;
-    match CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>() {
-        Ok(all) if !all.is_empty() => Ok(all),
-        Ok(_) => Err(wrong(format!("{}: it has no PEM certificate", path.display()))),
-        Err(error) => {
-            Err(wrong(format!("{}: its certificates cannot be read", path.display())).because(error))
-        }
-    }
-}
-
-/// The content of a file. A pipe is not opened, because that waits for its writer.
-fn pem(path: &Path) -> Result<Vec<u8>, ServeError> {
-    let unreadable =
-        |error: io::Error| wrong(format!("{}: it cannot be read", path.display())).because(error);
-    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(wrong(format!("{}: it is not a file", path.display())));
-    }
-    std::fs::read(path).map_err(unreadable)
-}
-
-fn wrong(problem: impl Into<std::borrow::Cow<'static, str>>) -> ServeError {
-    ServeError::new(ServeErrorKind::Tls, problem)
-}
-
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls")
-            .field("certificate", &self.0.certificate)
-            .field("client_authority", &self.0.client_authority)
-            .finish_non_exhaustive()
-    }
 }

@@ -136,8 +136,10 @@ mod builder;
 mod connection;
 mod grpc;
 mod http;
+mod places;
 mod receipt;
+mod tls;
 
 pub use self::app::Charge;
 pub use self::builder::{Bounds, ServeError, ServeErrorKind, Server, ServerBuilder};
-pub use self::connection::Tls;
+pub use self::tls::Tls;

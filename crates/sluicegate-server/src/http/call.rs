@@ -52,6 +52,7 @@ pub(super) struct HttpCall {
     /// The cost in units. Default: 1.
     cost: Option<u64>,
     /// Checks of different policies: all spend, or none does.
+    #[schemars(length(min = 1))]
     checks: Option<Vec<Object<NamedCheck>>>,
     /// A request that the rules decide.
     request: Option<Object<DescribedRequest>>,
@@ -60,6 +61,7 @@ pub(super) struct HttpCall {
     /// For `/v1/reserve`: the longest wait for a turn, as `2s` or `500ms`. Default: no wait.
     wait: Option<String>,
     /// For `/v1/refund`: the receipt whose units are given back.
+    #[schemars(length(min = 1, max = 16384))]
     receipt: Option<String>,
     /// For `/v1/refund` with a receipt: the units to give back. Default: all.
     units: Option<u64>,
@@ -70,6 +72,7 @@ pub(super) struct HttpCall {
 #[serde(deny_unknown_fields)]
 pub(super) struct Settlement {
     /// The receipt of the reservation.
+    #[schemars(length(min = 1, max = 16384))]
     pub(super) receipt: String,
     /// The units that the work has cost, under each policy of the receipt.
     pub(super) actual: u64,

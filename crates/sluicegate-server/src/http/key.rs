@@ -23,11 +23,11 @@ use crate::http::object::Object;
 #[schemars(rename = "Key")]
 pub(super) enum JsonKey {
     /// Read as the rules extract keys.
-    Text(String),
+    Text(#[schemars(length(min = 1))] String),
     /// A number.
     Number(u64),
     /// Several parts.
-    Parts(Vec<String>),
+    Parts(#[schemars(length(min = 1))] Vec<String>),
     /// A key of a stated form.
     Form(Object<KeyForms>),
 }

@@ -28,12 +28,15 @@ fn document() -> &'static Value {
     })
 }
 
-/// Checks that the document allows this call.
-pub(crate) fn allows_call(path: &str, call: &Value) {
+/// Checks that a call which the document does not allow is refused as one that cannot be read, or is too large.
+pub(crate) fn agrees(path: &str, call: &Value, status: u16) {
     let body = &document()["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"];
     assert!(body.is_object(), "{path} is in the document");
     if let Err(why) = conforms(body, call) {
-        panic!("the document does not allow {call} at {path}: {why}");
+        assert!(
+            status == 400 || status == 413,
+            "{status}: the document does not allow {call} at {path}: {why}"
+        );
     }
 }
 
@@ -68,6 +71,20 @@ fn conforms(schema: &Value, value: &Value) -> Result<(), String> {
             }
         }
         return Err(wrong.join(", and "));
+    }
+    if let Some(ways) = schema["oneOf"].as_array() {
+        let wrong: Vec<_> = ways.iter().filter_map(|way| conforms(way, value).err()).collect();
+        return if wrong.len() + 1 == ways.len() { Ok(()) } else { Err(wrong.join(", and ")) };
+    }
+    let length = value.as_str().map(|text| text.chars().count()).or_else(|| value.as_array().map(Vec::len));
+    for (least, most) in [("minLength", "maxLength"), ("minItems", "maxItems")] {
+        let bound = |name: &str| schema[name].as_u64().and_then(|bound| usize::try_from(bound).ok());
+        let is_within = |length| {
+            bound(least).is_none_or(|least| least <= length) && bound(most).is_none_or(|most| length <= most)
+        };
+        if !length.is_none_or(is_within) {
+            return Err(format!("{value} has another length"));
+        }
     }
     let types: Vec<&str> = match &schema["type"] {
         Value::String(one) => vec![one],
@@ -145,6 +162,7 @@ fn the_document_tells_right_from_wrong() {
         r#"{"checks": [{"policy": "a", "key": 7}]}"#,
         r#"{"request": {"path": "/", "headers": {"a": "b", "c": ["d", "e"]}}}"#,
         r#"{"batch": [{"policy": "a", "key": "b"}]}"#,
+        r#"{"policy": "a", "key": "b", "checks": null, "cost": null}"#,
     ] {
         assert_eq!(call(good), Ok(()), "{good}");
     }
@@ -154,6 +172,14 @@ fn the_document_tells_right_from_wrong() {
         r#"{"checks": [{"policy": "a"}]}"#,
         r#"{"request": {"headers": {}}}"#,
         r#"{"batch": [{"policy": "a", "keys": "b"}]}"#,
+        r#"{}"#,
+        r#"{"policy": "a"}"#,
+        r#"{"policy": "a", "key": "b", "checks": []}"#,
+        r#"{"policy": "a", "key": "b", "wait": "1s"}"#,
+        r#"{"policy": "a", "key": ""}"#,
+        r#"{"policy": "a", "key": []}"#,
+        r#"{"checks": []}"#,
+        r#"{"receipt": "a"}"#,
     ] {
         assert!(call(wrong).is_err(), "{wrong}");
     }

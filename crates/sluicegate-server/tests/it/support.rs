@@ -107,10 +107,10 @@ impl Served {
         Answered::of(self.client.execute(request).await.unwrap()).await
     }
 
-    /// Asks a call, and checks what is answered against the document.
+    /// Asks a call, and checks it and what is answered against the document.
     pub(crate) async fn ask(&self, path: &str, call: Value) -> Answered {
-        document::allows_call(path, &call);
         let answered = Answered::of(self.post(path, &call).send().await.unwrap()).await;
+        document::agrees(path, &call, answered.status);
         document::allows_answer(path, &answered);
         answered
     }
