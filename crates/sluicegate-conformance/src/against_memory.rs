@@ -299,13 +299,13 @@ impl Behind {
 }
 
 /// Whether the debt of a key is so large that stores may differ in precision.
-fn is_debt_of_years([_, reference]: &[Decision; 2]) -> bool {
+pub(super) fn is_debt_of_years([_, reference]: &[Decision; 2]) -> bool {
     let years = Duration::from_secs(86_400 * 365 * 15);
     reference.quotas().iter().any(|status| status.reset_after() > years)
 }
 
 /// Quotas like those of a policy, with some larger, smaller, faster or slower.
-fn other_quotas(policy: &Policy, random: &mut Random) -> Quotas {
+pub(super) fn other_quotas(policy: &Policy, random: &mut Random) -> Quotas {
     let other = |quota: &PolicyQuota| {
         let quota = quota.quota();
         let limit = random.pick(&[quota.limit(), quota.limit() * 2, quota.limit().div_ceil(2), 7]);

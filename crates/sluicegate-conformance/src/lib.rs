@@ -30,6 +30,7 @@
 //! | [`same_refunds_as_memory`](Conformance::same_refunds_as_memory), [`same_accounts_as_memory`](Conformance::same_accounts_as_memory) | stores that give back as memory does |
 //! | [`same_leases_as_memory`](Conformance::same_leases_as_memory) | all exact stores that lease |
 //! | [`same_replacements_as_memory`](Conformance::same_replacements_as_memory) | stores with replaceable policies |
+//! | [`looks_change_nothing`](Conformance::looks_change_nothing) | every store: a peek or a refusal never changes a later answer |
 //! | [`same_quotas_of_keys_as_memory`](Conformance::same_quotas_of_keys_as_memory), [`same_quotas_of_keys_when_the_clock_is_set_back`](Conformance::same_quotas_of_keys_when_the_clock_is_set_back) | stores that support quotas of keys |
 //!
 //! Traces are made from a seed: the same seed gives the same trace, so a failure can be run again.
@@ -37,6 +38,7 @@
 
 mod against_memory;
 mod leases;
+mod looks;
 mod random;
 mod steps;
 mod suspensions;

@@ -1,6 +1,7 @@
 //! Pseudorandom numbers, equal in each run, for suites and tests.
 
 /// SplitMix64: good enough to select the steps of a trace.
+#[derive(Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {

@@ -1,5 +1,6 @@
 //! One quota of one policy: its rules and the table of its keys.
 
+use std::mem::discriminant;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -43,6 +44,8 @@ pub(super) struct Bucket {
     furthest_us: AtomicU64,
     debtors: Debtors,
     longest_us: AtomicU64,
+    /// The last spend while the policy was being replaced, or replaced another one; see [`Handover`](super::handover::Handover).
+    spent_us: AtomicU64,
 }
 
 /// The table of a bucket.
@@ -50,6 +53,9 @@ struct MadeTable {
     shape: TableKind,
     home: Home,
 }
+
+/// The numbers that fit beside the time of a state of one word in a table with plans.
+const NARROW_AUX: u64 = 1 << 20;
 
 /// The time after the end of its last debt before a bucket counts as idle.
 pub(super) const IDLE_AFTER_US: u64 = 60_000_000;
@@ -90,6 +96,7 @@ impl Bucket {
             reset_us: AtomicU64::new(0),
             furthest_us: AtomicU64::new(0),
             debtors: Debtors::default(),
+            spent_us: AtomicU64::new(0),
         })
     }
 
@@ -153,6 +160,23 @@ impl Bucket {
         let plan = plan.ok_or_else(|| StoreError::new(StoreErrorKind::QuotasExhausted))?;
         self.longest_us.fetch_max(rule.longest_spend_us(), Ordering::Relaxed);
         Ok(Some(plan))
+    }
+
+    /// Whether the table has room for the states of a rule that a key brings.
+    pub(super) fn fits(&self, rule: &Rule) -> bool {
+        let is_alike = discriminant(rule) == discriminant(&self.rules.own);
+        is_alike && !(matches!(self.home(), Home::NarrowOwn(_)) && rule.aux_bound() > NARROW_AUX)
+    }
+
+    /// The last noted spend.
+    pub(super) fn spent_us(&self) -> u64 {
+        // Relaxed, as below: read under the locks of the sets that a spend was noted under, or else a moment later.
+        self.spent_us.load(Ordering::Relaxed)
+    }
+
+    /// Notes a spend beside a replacement.
+    pub(super) fn spends_at(&self, at_us: u64) {
+        self.spent_us.fetch_max(at_us, Ordering::Relaxed);
     }
 
     /// The furthest ahead that a state can reach by spends alone, under any rule used so far.

@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 
 use super::bucket::Bucket;
 use super::context::{HashedKey, StoreContext};
-use super::home::Home;
 use super::plans::{KeyRule, MOST_PLANS, NumberedRule};
 use super::replaced::{BucketReplacement, Heir, Replacements};
 use crate::error::{ConfigError, ConfigErrorKind, StoreError};
@@ -25,9 +24,6 @@ pub(super) struct Buckets {
 
 /// The plans of a key's quotas, in the order of the policy's; `None` for the policy's own quota.
 pub(super) type KeyPlans = SmallVec<[Option<Arc<KeyRule>>; 2]>;
-
-/// The numbers that fit beside the time of a state of one word in a table with plans.
-const NARROW_AUX: u64 = 1 << 20;
 
 impl Buckets {
     pub(super) fn new(
@@ -67,7 +63,7 @@ impl Buckets {
             follows: follows.iter().map(|old| Arc::clone(&from.each[*old])).collect(),
         });
         let heirs: Vec<_> = heirs.filter(|heir| !heir.keeps()).collect();
-        let youngest = BucketReplacement { heirs, how, replaced_us: now_us };
+        let youngest = BucketReplacement::new(heirs, how, now_us);
         Ok(Self { policy: Arc::clone(policy), each, replaced: from.replaced.followed_by(youngest, now_us) })
     }
 
@@ -122,7 +118,7 @@ impl Buckets {
             if let Some(log) = quota.rule().log() {
                 context.check_log(own.policy(), log).map_err(here)?;
             }
-            if matches!(bucket.home(), Home::NarrowOwn(_)) && quota.rule().aux_bound() > NARROW_AUX {
+            if !bucket.fits(quota.rule()) {
                 let problem = format!(
                     "{} needs more room in memory than the table of this policy has: give the policy a quota that needs as much, such as this one",
                     quota.quota()
@@ -142,12 +138,10 @@ impl Buckets {
         }
     }
 
-    /// From now on keys are handed over in both directions: a request that began under this policy, and is decided by it only
-    /// now, finds the units that were spent under the new policy.
-    pub(super) fn is_replaced_by(&self, new: &Self, now_us: u64) {
-        let heirs = new.replaced.heirs_of(&self.each);
-        if !heirs.is_empty() {
-            let back = BucketReplacement { heirs, how: Inherit::Spent, replaced_us: now_us };
+    /// From now on spends under this policy are noted, and by [`Inherit::Spent`] keys are handed over in both directions: a request that
+    /// began under this policy, and is decided by it only now, finds the units that were spent under the new policy.
+    pub(super) fn is_replaced_by(&self, new: &Self, how: Inherit, now_us: u64) {
+        if let Some(back) = new.replaced.back_to(&self.each, how) {
             self.replaced.add(back, now_us);
         }
     }

@@ -19,7 +19,10 @@ pub(super) struct Replacements {
 pub(super) struct BucketReplacement {
     pub(super) heirs: Vec<Heir>,
     pub(super) how: Inherit,
+    /// The moment as of which keys are handed over; `u64::MAX` for the moment of the request.
     pub(super) replaced_us: u64,
+    /// The end of the last units that were spent before the replacement, under the old or the new policy.
+    ends_us: u64,
 }
 
 /// A bucket, and the buckets of the previous policy that it continues: the most spent of them counts.
@@ -41,16 +44,24 @@ impl Replacements {
         Self { are_any: AtomicBool::new(!each.is_empty()), each: ArcSwap::from_pointee(each) }
     }
 
-    /// The old buckets, as heirs of the buckets that continue them in the youngest replacement.
-    pub(super) fn heirs_of(&self, old: &[Arc<Bucket>]) -> Vec<Heir> {
+    /// The way back: the old buckets as heirs of the buckets that continue them in the youngest replacement. They follow these only
+    /// where spent units stay spent.
+    pub(super) fn back_to(&self, old: &[Arc<Bucket>], how: Inherit) -> Option<BucketReplacement> {
         let each = self.each.load();
-        let follows = |old: &Arc<Bucket>| {
-            let heirs = each.first().into_iter().flat_map(|youngest| &youngest.heirs);
+        let youngest = each.first()?;
+        let heirs = old.iter().filter_map(|old| {
+            let heirs = youngest.heirs.iter();
             let heirs = heirs.filter(|heir| heir.follows.iter().any(|follows| Arc::ptr_eq(follows, old)));
-            heirs.map(|heir| Arc::clone(&heir.bucket)).collect::<Vec<_>>()
-        };
-        let heirs = old.iter().map(|old| Heir { bucket: Arc::clone(old), follows: follows(old) });
-        heirs.filter(|heir| !heir.follows.is_empty()).collect()
+            let mut follows: Vec<_> = heirs.map(|heir| Arc::clone(&heir.bucket)).collect();
+            if follows.is_empty() {
+                return None;
+            }
+            follows.retain(|_| how == Inherit::Spent);
+            Some(Heir { bucket: Arc::clone(old), follows })
+        });
+        let heirs: Vec<_> = heirs.collect();
+        let back = BucketReplacement { heirs, how: Inherit::Spent, replaced_us: u64::MAX, ..**youngest };
+        (!back.heirs.is_empty()).then_some(back)
     }
 
     /// Adds the youngest replacement.
@@ -93,21 +104,47 @@ impl Replacements {
 
 /// The replacements after which a key may still have to be handed over.
 ///
-/// An older one stays as long as a younger one matters, because a key is handed over step by step.
+/// A younger one stays as long as an older one matters, because a key is handed over step by step; and all of them as long as the
+/// youngest one: each mattered when the next one came.
 fn alive(older: &[Arc<BucketReplacement>], now_us: u64) -> &[Arc<BucketReplacement>] {
-    &older[..older.iter().rposition(|older| older.is_alive(now_us)).map_or(0, |last| last + 1)]
+    let last = match older {
+        [youngest, ..] if youngest.is_alive(now_us) => Some(older.len() - 1),
+        _ => older.iter().rposition(|older| older.is_alive(now_us)),
+    };
+    &older[..last.map_or(0, |last| last + 1)]
 }
 
 impl BucketReplacement {
+    pub(super) fn new(heirs: Vec<Heir>, how: Inherit, replaced_us: u64) -> Self {
+        let ends_us = heirs.iter().map(|heir| heir.ends_us(how, replaced_us)).max().unwrap_or(0);
+        Self { heirs, how, replaced_us, ends_us }
+    }
+
     fn is_alive(&self, now_us: u64) -> bool {
-        self.heirs.iter().flat_map(|heir| &heir.follows).any(|bucket| {
-            let spent_us = self.replaced_us.saturating_add(bucket.longest_us());
-            now_us < spent_us.max(bucket.furthest_us())
-        })
+        now_us < self.ends_us
     }
 }
 
 impl Heir {
+    /// The end of the last units that were spent before the replacement: in the old buckets, and in this one. Debts beyond the
+    /// capacity of a sliding window are forgotten before, because they are not noted.
+    fn ends_us(&self, how: Inherit, replaced_us: u64) -> u64 {
+        let rule = &self.bucket.rules.own;
+        let ends = self.follows.iter().map(|old| {
+            let old_ends_us = replaced_us.saturating_add(old.longest_us()).max(old.furthest_us());
+            let from = &old.rules.own;
+            let units = from.drains_in(old_ends_us - replaced_us).unwrap_or(0).max(from.capacity());
+            // Other strategies may leave less than nothing of the new capacity.
+            let units = if how == Inherit::Spent { units } else { units.saturating_add(rule.capacity()) };
+            let ends_us = match rule.log() {
+                Some(_) => replaced_us.saturating_add(rule.longest_spend_us()),
+                None => rule.holding(units, replaced_us).until_us,
+            };
+            ends_us.max(old_ends_us)
+        });
+        ends.max().unwrap_or(0)
+    }
+
     /// Whether the bucket continues itself.
     pub(super) fn keeps(&self) -> bool {
         matches!(&self.follows[..], [old] if Arc::ptr_eq(old, &self.bucket))

@@ -188,9 +188,8 @@ impl Store for PolicyBuckets {
     fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         let now_us = self.context.clock.now_us();
         self.sweep(now_us);
-        let both = old.prepared::<Buckets>().zip(new.prepared::<Buckets>());
-        if let Some((old, new)) = both.filter(|_| inherit == Inherit::Spent) {
-            old.is_replaced_by(new, now_us);
+        if let Some((old, new)) = old.prepared::<Buckets>().zip(new.prepared::<Buckets>()) {
+            old.is_replaced_by(new, inherit, now_us);
         }
     }
 

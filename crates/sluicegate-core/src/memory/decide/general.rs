@@ -26,15 +26,14 @@ impl PolicyBuckets {
     pub(super) fn decide_all(&self, asks: &[Ask<'_>]) -> Result<Decision, StoreError> {
         let older = self.older(asks);
         let mut cells = self.cells(asks)?;
-        let before_us = if older.is_empty() { 0 } else { self.context.clock.now_us() };
         let mut handovers: Vec<Handover<'_>> =
-            older.iter().flat_map(|(ask, older)| self.handovers(ask, older, before_us)).collect();
+            older.iter().flat_map(|(ask, older)| self.handovers(ask, older)).collect();
         let mut places = lock_all(&mut cells, &mut handovers);
         // Under the locks, so that no thread enters a moment into a log before the last entry: its units
         // would be entered later than its decision says, and a refund would not find it.
         let now_us = self.context.clock.now_us();
-        count_reports(&mut cells, &places, now_us);
         handovers.iter().rev().for_each(|handover| handover.carry_out(&mut places, now_us));
+        count_reports(&mut cells, &places, now_us);
         begin_all(&cells, &mut places, now_us);
         grant(&mut cells, &mut places, now_us);
         let mut judged = judge_each(&cells, &mut places, now_us);
@@ -56,6 +55,10 @@ impl PolicyBuckets {
         if leases && granted && !waits {
             lease(&cells, &mut places, now_us, &mut effects);
         }
+        let has_spent = effects.iter().any(|effect| effect.spent > 0);
+        if has_spent {
+            handovers.iter().for_each(|handover| handover.has_spent(now_us));
+        }
         let statuses = cells.iter().zip(&judged).zip(&effects).map(|((cell, judged), effect)| {
             let place = &mut places[cell.place];
             let balance = place.balance(cell, now_us);
@@ -63,7 +66,7 @@ impl PolicyBuckets {
             judged.status(cell.at, balance, now_us, opens_us).spending(effect.spent)
         });
         let decision = judge(now_us, departs_us - now_us, statuses);
-        Ok(if is_told && effects.iter().any(|effect| effect.spent > 0) {
+        Ok(if is_told && has_spent {
             let delays = (0..).zip(turns).map(|(ask, turn_us)| (ask, turn_us - now_us));
             decision.with_traces(effects.iter().map(|effect| effect.trace)).with_delays(delays)
         } else {

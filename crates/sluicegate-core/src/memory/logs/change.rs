@@ -3,7 +3,7 @@
 //! Every change keeps the chain sorted and the sum right. Units of one moment are one entry, so a burst
 //! in a microsecond takes one entry, whatever its size; with a resolution, units of one part of the period are one entry.
 
-use super::shard::{EntryRef, Log, LogCopy, LogUnits, NIL, Shard, narrow};
+use super::shard::{EntryRef, Log, LogCopy, LogSpan, LogUnits, NIL, Shard, narrow};
 use crate::algorithm::{Looked, SlidingLog, State};
 
 impl Shard {
@@ -224,15 +224,42 @@ impl Shard {
     pub(in crate::memory) fn restore(&mut self, hash: u64, (entries, birth, span): &LogCopy, now_us: u64) {
         self.reset(hash);
         let rule = self.rule;
+        if let Some(log) = self.enter_all((hash, &rule), entries, *span, now_us) {
+            self.logs[log].birth = *birth;
+        }
+    }
+
+    /// Continues another log of the key under this rule.
+    pub(in crate::memory) fn follow(
+        &mut self,
+        (hash, rule): (u64, &SlidingLog),
+        (entries, _, span): &LogCopy,
+        now_us: u64,
+    ) {
+        self.tidy(now_us);
+        if let Some(log) = self.enter_all((hash, rule), entries, *span, now_us) {
+            self.is_spent_by(log, rule, now_us);
+            self.drop_over(log, now_us);
+        }
+    }
+
+    /// Enters entries that are kept for this time, and returns the log's position. Entries that are over are not dropped in between:
+    /// a longer period may keep them.
+    fn enter_all(
+        &mut self,
+        (hash, rule): (u64, &SlidingLog),
+        entries: &[(u64, u64)],
+        span: LogSpan,
+        now_us: u64,
+    ) -> Option<usize> {
+        let mut log = self.current(hash, now_us);
         for &(at_us, cost) in entries {
-            self.enter((hash, &rule), now_us, at_us, cost);
+            log = Some(self.enter_in(log, (hash, cost, rule), now_us, at_us).0);
         }
-        if let Some(&log) = self.index.get(&hash) {
-            self.logs[log as usize].birth = *birth;
-            if let Some(kept) = self.spans.get_mut(log as usize) {
-                *kept = *span;
-            }
+        if let Some(kept) = log.and_then(|log| self.spans.get_mut(log)) {
+            *kept = span;
         }
+        log
     }
 
     /// Drops the oldest entry of a log. Under `OnFull::Inherit` its units count on as part of the next entry,

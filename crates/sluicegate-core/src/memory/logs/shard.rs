@@ -222,9 +222,12 @@ impl Shard {
     }
 
     /// The entries of a key's log, or the entry that it would begin with.
-    pub(in crate::memory) fn entries(&mut self, hash: u64, now_us: u64) -> Vec<(u64, u64)> {
-        let (entries, ..) = self.copy(hash, now_us);
-        if entries.is_empty() { self.inherited(hash, now_us).into_iter().collect() } else { entries }
+    pub(in crate::memory) fn entries(&mut self, hash: u64, now_us: u64) -> LogCopy {
+        let mut copy = self.copy(hash, now_us);
+        if copy.0.is_empty() {
+            copy.0.extend(self.inherited(hash, now_us));
+        }
+        copy
     }
 
     /// The times and costs of a key's entries, oldest first, and the log's birth number.

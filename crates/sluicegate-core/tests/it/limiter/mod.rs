@@ -2,6 +2,7 @@
 
 mod by_turns;
 mod handles;
+mod looks;
 mod mixed;
 mod modes;
 mod outages;

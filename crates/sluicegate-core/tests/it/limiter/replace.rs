@@ -124,15 +124,17 @@ fn a_reset_of_a_key_that_was_not_handed_over_yet_forgets_it_too() {
 }
 
 #[test]
-fn what_the_old_policy_remembered_is_ignored_once_it_would_be_at_rest() {
+fn what_was_spent_before_counts_as_long_as_if_it_had_been_spent_under_the_new_policy() {
     for algorithm in ALL {
         let (store, clock) = store();
         let limiter = limiter(&store, "p", algorithm, Quota::per_minute(10));
         let _ = answer(limiter.check("k").cost(10));
         limiter.replace(policy(algorithm, Quota::per_day(10)), Inherit::AsIs).expect("it fits");
-        // Two minutes are as long as any state of the old policy reaches.
-        clock.set(START + secs(121));
-        assert_eq!(remaining(&limiter, "k"), 10, "{algorithm}");
+        // Two minutes are as long as any state of the old policy reaches, and two days as any of the new one.
+        for (seconds, left) in [(121, 0), (172_921, 10)] {
+            clock.set(START + secs(seconds));
+            assert_eq!(remaining(&limiter, "k"), left, "{algorithm} after {seconds} s");
+        }
     }
 }
 

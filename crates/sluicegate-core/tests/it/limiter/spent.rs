@@ -73,16 +73,16 @@ fn replaced_every_50_minutes_by_the_identical_policy_a_limit_stays_what_it_is() 
 }
 
 #[test]
-fn a_key_is_converted_when_it_is_asked_for_and_drains_by_the_old_rate_until_then() {
-    for (how, left) in [(Inherit::Spent, 5), (Inherit::AsIs, 5), (Inherit::Proportional, 5)] {
+fn a_key_drains_by_the_new_rate_from_the_replacement_on_whenever_it_is_asked_for() {
+    for how in [Inherit::Spent, Inherit::AsIs, Inherit::Proportional] {
         let (store, clock) = store();
         let limiter = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(10));
         let _ = answer(limiter.check("k").cost(10));
         replace_by(&limiter, Policy::gcra("p", "10/h"), how);
         clock.advance(secs(30));
-        assert_eq!(answer(limiter.peek("k")).remaining(), left, "{how:?}");
-        clock.advance(secs(361));
-        assert_eq!(answer(limiter.peek("k")).remaining(), left + 1, "{how:?}");
+        assert_eq!(answer(limiter.peek("k")).remaining(), 0, "{how:?}");
+        clock.advance(secs(331));
+        assert_eq!(answer(limiter.peek("k")).remaining(), 1, "{how:?}");
     }
 }
 
