@@ -83,6 +83,14 @@ async fn one_server_replaces_policies_as_memory_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn on_one_server_no_look_changes_a_later_answer() {
+    let suite = suite(&standalone().url(), "looks").await;
+    for seed in seeds(20) {
+        suite.looks_change_nothing(seed, 20).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_server_decides_keys_with_quotas_of_their_own_as_memory_does() {
     let suite = suite(&standalone().url(), "quotas").await;
     for seed in seeds(30) {

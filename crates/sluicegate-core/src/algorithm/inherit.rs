@@ -3,8 +3,12 @@
 use super::{Rule, State};
 use crate::text::words;
 
-/// How the keys of a replaced policy start under the new one. Each key is converted once, by its next request.
-/// Written `spent`, `reset`, `as-is`, `proportional` and `additive`.
+/// How the keys of a replaced policy start under the new one. Written `spent`, `reset`, `as-is`, `proportional` and `additive`.
+///
+/// Each key is converted as it was at the moment of the replacement, whichever request comes first: from then on its units come back at
+/// the new rate, and a look or a refusal changes nothing. A key with quotas of its own keeps them until it spends by others. On Redis a
+/// key that spends nothing after the replacement is forgotten when its units would have come back under the old policy, and a process
+/// that begins with another policy converts keys as they were after their last change.
 ///
 /// A quota inherits from the quota with the same rule; if there is none, from the quota with the same
 /// id; if there is none, from the quota that has counted most. A quota with an unchanged rule is not

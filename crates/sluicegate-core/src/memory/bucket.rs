@@ -1,6 +1,5 @@
 //! One quota of one policy: its rules and the table of its keys.
 
-use std::mem::discriminant;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -164,8 +163,7 @@ impl Bucket {
 
     /// Whether the table has room for the states of a rule that a key brings.
     pub(super) fn fits(&self, rule: &Rule) -> bool {
-        let is_alike = discriminant(rule) == discriminant(&self.rules.own);
-        is_alike && !(matches!(self.home(), Home::NarrowOwn(_)) && rule.aux_bound() > NARROW_AUX)
+        !(matches!(self.home(), Home::NarrowOwn(_)) && rule.aux_bound() > NARROW_AUX)
     }
 
     /// The last noted spend.

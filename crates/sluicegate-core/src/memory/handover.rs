@@ -6,6 +6,7 @@
 //! the key twice or not at all. The old states are set to rest, and the new states are written. With several
 //! replacements in a row the oldest is carried out first.
 
+use std::mem::discriminant;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
@@ -215,11 +216,10 @@ impl Estate {
     /// The rule by which the key is counted in a bucket that follows: its own, if it brought one and that fits, or else the
     /// policy's. The ask has no part in it.
     fn rule_in(&self, bucket: &Bucket, now_us: u64) -> NumberedRule {
-        let plan = if self.is_own && bucket.fits(&self.rule) {
-            bucket.plan(&self.rule, now_us).ok().flatten()
-        } else {
-            None
-        };
+        let is_alike = discriminant(&self.rule) == discriminant(&bucket.rules.own);
+        let plan = (self.is_own && is_alike && bucket.fits(&self.rule))
+            .then(|| bucket.plan(&self.rule, now_us).ok().flatten())
+            .flatten();
         plan.map_or(NumberedRule { rule: bucket.rules.own, plan: 0 }, |plan| plan.counted())
     }
 }

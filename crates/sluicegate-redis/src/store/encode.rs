@@ -4,6 +4,8 @@
 //! numbers, per quota 49 bytes:
 //!   u8    kind: 1 GCRA, 2 fixed window, 3 sliding counter, 4 sliding log; +128 if newcomers lack units of a burst
 //!   6 f64 numbers of the rule, as `Numbers` has them; -1 for one that is never reached
+//! behind them:
+//!   f64   the moment at which the policy replaced another one here; 0 if it has not
 //! text:
 //!   u8    number of quotas; +128 if the policy has a version, which follows as f64
 //!   per quota:
@@ -37,8 +39,8 @@ const NAMED: u8 = 64;
 const VERSIONED: u8 = 128;
 
 /// The numbers of the rules. The script reads the numbers of one quota at a time.
-pub(super) fn numbers(rules: &[Rule]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(49 * rules.len());
+pub(super) fn numbers(rules: &[Rule], replaced_us: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(49 * rules.len() + 8);
     for numbers in rules.iter().map(Rule::numbers) {
         bytes.push(kind(&numbers));
         for number in numbers.all() {
@@ -48,6 +50,7 @@ pub(super) fn numbers(rules: &[Rule]) -> Vec<u8> {
             }
         }
     }
+    push(&mut bytes, replaced_us);
     bytes
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Prepared {
     pub(super) way: u8,
     /// The moment, in microseconds, before which spends are forgotten; 0 if the policy was never reset as a whole.
     pub(super) since_us: u64,
+    /// The moment, in microseconds, as of which keys continue from states under other rules; 0 for that of their last change.
+    replaced_us: u64,
     pub(super) gives_back: bool,
     /// Whether spends are final: keys bring quotas of their own, and there is no account of refunds, so it is unknown by which quotas a
     /// spend has drained.
@@ -73,12 +75,13 @@ impl Prepared {
         policy: &Policy,
         inherit: Inherit,
         since_us: u64,
+        replaced_us: u64,
     ) -> Result<Self, ConfigError> {
         encode::check(policy)?;
         let (rules, calendar) = (rules(policy, 0), CalendarRules::of(policy));
         Ok(Self {
             stem: key::stem(prefix, policy.name()),
-            numbers: encode::numbers(&rules),
+            numbers: encode::numbers(&rules, replaced_us),
             text: encode::text(policy, &rules),
             rules,
             way: match inherit {
@@ -89,6 +92,7 @@ impl Prepared {
                 _ => 4,
             },
             since_us,
+            replaced_us,
             gives_back: policy.gives_back(),
             is_final: policy.takes_quotas() && !policy.gives_back(),
             counts_rejected: policy.counts_rejected(),
@@ -127,7 +131,7 @@ impl Prepared {
 
     fn with_rules(&self, policy: &Policy, now_us: u64, calendar: Option<CalendarRules>) -> Self {
         let rules = rules(policy, now_us);
-        let (numbers, text) = (encode::numbers(&rules), encode::text(policy, &rules));
+        let (numbers, text) = (encode::numbers(&rules, self.replaced_us), encode::text(policy, &rules));
         Self { stem: self.stem.clone(), numbers, text, rules, calendar, ..*self }
     }
 

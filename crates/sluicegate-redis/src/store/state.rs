@@ -85,8 +85,13 @@ impl Store for RedisState {
             }
             _ => old.map_or(0, |old| old.since_us),
         };
+        let replaced_us = match inherit {
+            Some(inherit) if inherit != Inherit::Reset => self.now_us(),
+            _ => 0,
+        };
         self.open.open(policy, replaced, |policy| {
-            let prepared = Prepared::new(&self.prefix, policy, inherit.unwrap_or_default(), since_us)?;
+            let how = inherit.unwrap_or_default();
+            let prepared = Prepared::new(&self.prefix, policy, how, since_us, replaced_us)?;
             Ok(Arc::new(prepared.of_onlooker(self.is_onlooker)))
         })
     }

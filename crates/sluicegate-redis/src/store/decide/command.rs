@@ -65,7 +65,9 @@ pub(super) fn command<'a>(
         let (is_plain, expires) = (is_plain(asks), expires(asks));
         for (index, ask) in asks.iter().enumerate() {
             cmd.arg(&ask.name);
-            let known = policies.iter().position(|known| known.text == ask.prepared.text);
+            let known = policies
+                .iter()
+                .position(|known| known.text == ask.prepared.text && known.numbers == ask.prepared.numbers);
             let place = known.unwrap_or_else(|| {
                 policies.push(&ask.prepared);
                 policies.len() - 1
@@ -180,7 +182,7 @@ mod tests {
     #[test]
     fn a_lease_takes_the_short_way_alone_and_directly_behind_the_spend_of_its_bucket() {
         let policy = Policy::gcra("any", "5/s").and("50/min").build().expect("it is possible");
-        let prepared = Prepared::new("rl", &policy, Inherit::Spent, 0).expect("the rules can be told");
+        let prepared = Prepared::new("rl", &policy, Inherit::Spent, 0, 0).expect("the rules can be told");
         let ask = KeyAsk::probe("one".to_owned(), Arc::new(prepared));
         let other = KeyAsk::probe("another".to_owned(), Arc::clone(&ask.prepared));
         let of = |mode: Mode, costs: [u64; 2]| {

@@ -24,7 +24,7 @@ use crate::store::prepared::Prepared;
 pub(in crate::store) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
     let policy =
         Policy::gcra(format!("probe-{:016x}", RandomState::new().hash_one(prefix)), "1/10s").build()?;
-    let prepared = Arc::new(Prepared::new(prefix, &policy, Inherit::Spent, 0)?);
+    let prepared = Arc::new(Prepared::new(prefix, &policy, Inherit::Spent, 0, 0)?);
     let ask = KeyAsk::probe(key::name(prefix, policy.name(), key::PROBE), prepared);
     let mut probe = Probe::default();
     for (name, mode, outcome) in [

@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn the_verdict_of_the_script_counts_and_one_that_the_rules_would_not_give_is_counted() {
         let policy = Policy::gcra("any", "1/s").build().expect("it is possible");
-        let prepared = Prepared::new("rl", &policy, Inherit::Spent, 0).expect("the rules can be told");
+        let prepared = Prepared::new("rl", &policy, Inherit::Spent, 0, 0).expect("the rules can be told");
         let asks = [KeyAsk::probe("one".to_owned(), Arc::new(prepared)).with_mode(Mode::Spend)];
         let (empty, full) = (0.0, 9_000_000.0);
         for (until_us, refused_until_us, is_allowed, differs) in

@@ -32,7 +32,7 @@ local function ask_at(key, at, values)
     local is_report = ask.mode == REFUND or ask.mode == RETURN
     ask.group = own_of_key(ask.value, text, since, way % 8, is_report)
   else
-    ask.group = own(ask.value, text, since, way % 8)
+    ask.group = own(ask.value, text, since, way % 8, unpacked('<d', ARGV[which], #ARGV[which] - 7))
   end
   if ask.mode ~= PEEK or way % 32 < 16 then ask.value.is_asked = true end
   -- A bucket that has changed its quotas is a new one by its birth, whatever its text.
@@ -40,7 +40,7 @@ local function ask_at(key, at, values)
   ask.spends = ask.mode == SPEND or ask.mode == RESERVE
   ask.counts = ask.spends and way % 64 >= 32
   at = at + 14
-  for quota = 1, #ARGV[which] / 49 do
+  for quota = 1, (#ARGV[which] - 8) / 49 do
     ask[quota] = unpacked('<d', orders, at)
     ask.most, at = max(ask.most, ask[quota]), at + 8
   end

@@ -1,4 +1,6 @@
--- The state from which a new quota starts, once.
+-- The state from which a new quota starts: that of its key as it was when the policy was replaced, or after the last change if that was
+-- later, as in handover.rs. No look and no refusal is written, and so none changes a later answer; only here, a key is forgotten when its
+-- former units are back.
 local RESET_WAY, AS_IS, PROPORTIONAL, ADDITIVE, SPENT = 0, 1, 2, 3, 4
 
 local function spent(quota, old)
@@ -41,7 +43,7 @@ local function ancestor(value, quota, least, except)
       local used = old.s.till > now and max(outstanding(old.r, old.s), 1) or 0
       if old.r.keep then
         -- A known key that owes nothing takes precedence over an unknown one.
-        used = old.begun and max(outstanding(old.r, old.s), 0.5) or 0
+        used = is_known(old, now) and max(outstanding(old.r, old.s), 0.5) or 0
       end
       if like > rank or (like == rank and used > most) then best, rank, most = old, like, used end
     end
@@ -49,8 +51,10 @@ local function ancestor(value, quota, least, except)
   return best, rank
 end
 
-local function begin(value, text, since, way)
-  local group, least = group_of(text, now, max(since, now)), 0
+local function begin(value, text, since, way, replaced)
+  local group, least, present = group_of(text, now, max(since, now)), 0, now
+  now = min(max(replaced, value[1] and value[1].asked or 0), now)
+  cut_logs(value)
   if way == RESET_WAY then
     -- A version forgets the counts of lower ones; after a reset without a version, only later units are left.
     way, least = SPENT, group.version
@@ -58,24 +62,32 @@ local function begin(value, text, since, way)
   for _, quota in ipairs(group) do
     local old, rank = ancestor(value, quota, least)
     local is_here = old and old.s.till > now
-    if old and old.r.keep then is_here = old.begun end
+    if old and old.r.keep then is_here = is_known(old, now) end
     if is_here then
       if rank == 3 then
         quota.s, quota.birth, quota.given, quota.floor = old.s, old.birth, old.given, old.floor
         quota.full, quota.full_at = old.full, old.full_at
       else
-        quota.s, quota.birth = way == SPENT and spent(quota, old) or kept(quota, old, way), now
+        quota.s, quota.birth = way == SPENT and spent(quota, old) or kept(quota, old, way), present
+        if quota.r.keep and quota.s.till == 0 then
+          quota.full, quota.full_at = { till = 0, a = 0, b = 0 }, now - now % (quota.rule == gcra and quota.r.step or 1)
+          quota.s = quota.full
+        end
       end
       -- A known key is not a newcomer, whatever its remaining units.
-      quota.begun = quota.r.keep ~= nil
-      value.changed = true
+      quota.begun = quota.r.keep and is_known(quota, present)
+      if quota.rule == log and quota.s.b > 0 then quota.uncut = quota.s end
     end
   end
+  now = present
+  cut_logs(value)
+  cut_logs({ group })
+  value.is_cut = not value[1] and value.is_cut
   return group
 end
 
 -- The group that decides for an asker with this text: its own, unless the value has a newer version.
-local function own(value, text, since, way)
+local function own(value, text, since, way, replaced)
   local _, version = head_of(text, 1)
   for index = #value, 1, -1 do
     -- The key was reset since: earlier units are forgotten, under any rule.
@@ -94,10 +106,8 @@ local function own(value, text, since, way)
     group = newest
   elseif not group then
     if way == RESET_WAY and newest and newest.version < version then value.notes = {} end
-    group = begin(value, text, since, way)
+    group = begin(value, text, since, way, replaced)
   end
-  -- A refusal counts as a use, too; this is written occasionally.
-  if now - group.asked > group.kept / 4 then value.changed = true end
   -- The last used group comes first, and three are kept; of versions, only the newest.
   for index = #value, 1, -1 do
     if value[index] == group or value[index].version < group.version then table.remove(value, index) end

@@ -139,7 +139,8 @@ local function carry_out(ask, lines, from, granted, due)
   end
   if granted and ask.mode ~= PEEK and (ask.mode ~= LEASE or due <= now) then
     change[ask.mode](ask, ask.departs)
-    ask.value.changed = true
+    local is_look = ask.most == 0 and due <= now and (ask.mode <= CHARGE or ask.mode == LEASE)
+    ask.value.changed = ask.value.changed or not is_look
     -- For a log with a report under other quotas.
     if ask.converts and ask.value[1] and ask.value[1] ~= ask.group then
       go_on(ask.group, ask.value)
@@ -169,7 +170,8 @@ return function(key, last, at)
     end
   end
   for _, value in pairs(values) do
-    if value.changed and value.is_asked then
+    -- Data that is over is dropped by looks, too.
+    if (value.changed or value.is_cut) and value.is_asked then
       forget(value)
       save(value)
     end

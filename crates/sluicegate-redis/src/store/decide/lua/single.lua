@@ -10,7 +10,7 @@ while key <= count do
     mode, last, which, way, extra, since, cost = unpacked('<BBBBHdd', orders, place)
     local numbers = ARGV[which]
     text = ARGV[which + 1]
-    is_single, from = mode == SPEND and last == 1 and extra == 0 and cost > 0 and #numbers == 49, #text + 1
+    is_single, from = mode == SPEND and last == 1 and extra == 0 and cost > 0 and #numbers == 57, #text + 1
     if is_single then
       kind, r1, r2, r3, r4, r5, r6 = unpacked('<Bdddddd', numbers)
       is_single = kind < LOG and (now <= deadline or way < 128)

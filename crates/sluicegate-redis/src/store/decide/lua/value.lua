@@ -213,9 +213,18 @@ end
 local function drop_notes(value)
   local notes = {}
   for _, note in ipairs(value.notes) do
-    if note.till > now then notes[#notes + 1] = note else value.changed = true end
+    if note.till > now then notes[#notes + 1] = note else value.is_cut = true end
   end
   value.notes = notes
+end
+
+-- Drops the entries that have lapsed by now.
+local function cut_logs(value)
+  each_quota(value, function(quota)
+    if not quota.uncut then return end
+    quota.s = log.cut(quota.r, quota.uncut)
+    value.is_cut = value.is_cut or quota.s ~= quota.uncut
+  end)
 end
 
 local function load(key)
@@ -249,10 +258,10 @@ local function load(key)
       end
       quota.begun = is_known(quota, now)
     elseif quota.rule == log and quota.s.b > 0 then
-      local s = log.cut(quota.r, quota.s)
-      if s ~= quota.s then quota.s, value.changed = s, true end
+      quota.uncut = quota.s
     end
   end)
+  cut_logs(value)
   drop_notes(value)
   return value
 end
@@ -277,7 +286,7 @@ local function save(value)
     if value.found then call('DEL', value.key) end
     return
   end
-  if value[1] then value[1].asked = now end
+  if value[1] and value.changed then value[1].asked = now end
   for index, group in ipairs(value) do parts[index] = written(group) end
   each_quota(value, function(quota)
     if quota.floor then parts[#parts + 1] = pack('<I7I7B', quota.floor.a, quota.floor.till, number) end
