@@ -93,8 +93,8 @@
 //!
 //! # Replaced policies, and instances that disagree
 //! A key is one value, which includes the rules of its states. Every
-//! [`Inherit`](sluicegate_core::limiter::Inherit) works as in memory, once per key, when
-//! the key is next asked for.
+//! [`Inherit`](sluicegate_core::limiter::Inherit) works as in memory, as of the moment of the replacement, or
+//! of the key's last change if that is later; only requests that change something write it.
 //!
 //! While a new version of a service is rolled out, instances with different quotas, bursts, periods
 //! or algorithms use the same keys. Each decides by its own rules, and the units that it admits are
