@@ -3,9 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture, Event, PreparedPolicy, Subject};
+use sluicegate_core::store::{Ask, DecisionFuture, Event, Notice, Subject};
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, MemoryStore, Policy, Store, StoreError};
 
@@ -32,11 +31,6 @@ impl<F: Answer> Wrap for Around<F> {
 
     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         (self.answer)(&self.within, asks)
-    }
-
-    fn is_at_rest(&self, _: &PreparedPolicy, _: KeyRef<'_>) -> bool {
-        // As a store on a network, it knows nothing before it is asked.
-        false
     }
 }
 
@@ -67,7 +61,8 @@ impl Wrap for Told {
         Ok(())
     }
 
-    fn observe(&self, event: &Event<'_>) {
+    fn hear(&self, notice: &Notice<'_>) {
+        let Notice::Event(event) = notice else { return };
         let of = |subject: &Subject<'_>| subject.policy.unwrap_or("-").to_owned();
         self.events.lock().unwrap().push(match event {
             Event::Undecided(subject, why) => format!("{why:?} {}", of(subject)),

@@ -8,7 +8,9 @@ use std::time::Duration;
 use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture, Limiters, Mode, PreparedPolicy};
+use sluicegate_core::store::{
+    Ask, Capabilities, DecisionFuture, Limiters, Mode, Notice, Parts, PreparedPolicy,
+};
 use sluicegate_core::{
     ConfigError, Decision, Key, MemoryStore, OnOutage, Policy, RateLimiter, Store, StoreError,
 };
@@ -75,10 +77,18 @@ impl Store for Flaky {
         self.store.admit(policy)
     }
 
-    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
-        self.store.replaced(old, new, inherit);
+    fn notify(&self, notice: &Notice<'_>) {
+        if let Notice::Replaced { .. } = notice {
+            self.store.notify(notice);
+        }
     }
 
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::new().parts(self)
+    }
+}
+
+impl Parts for Flaky {
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         parts_by_number(asks)
     }

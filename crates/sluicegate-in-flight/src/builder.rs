@@ -132,7 +132,7 @@ impl InFlightBuilder {
         ));
         let sharing = Some(self.sharing);
         let of_store: Arc<dyn SharedPermits> = Arc::clone(&shared) as _;
-        if !store.share(&of_store)? {
+        if !store.share_permits(&of_store)? {
             return Ok(self.here(sharing));
         }
         let permits = Permits::Shared(shared);

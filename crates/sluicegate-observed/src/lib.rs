@@ -122,7 +122,8 @@ impl Observed {
     /// Adds a listener for all events of the store. It is called in the middle of requests, so it must not block. To write to a
     /// file or to a network, take the [`events`](Self::events) from a queue.
     pub fn listen(&self, listener: impl Listener) {
-        Store::listen(&*self.0, Arc::new(listener));
+        let store: Arc<dyn Store> = self.into();
+        store.listen(Arc::new(listener));
     }
 
     /// A queue of the values that `take` makes of the store's events from now on, with room for `room` values, at least one: for a task

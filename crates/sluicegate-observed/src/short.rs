@@ -43,6 +43,10 @@ impl ShortWay for ObservedShortWay {
         };
         self.within.spend(key, cost, Some(&count), otherwise)
     }
+
+    fn is_at_rest(&self, key: &KeyRef<'_>) -> bool {
+        self.within.is_at_rest(key)
+    }
 }
 
 impl ObservedShortWay {

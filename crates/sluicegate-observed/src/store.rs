@@ -14,7 +14,8 @@ use sluicegate_core::algorithm::Inherit;
 use sluicegate_core::error::ConfigError;
 use sluicegate_core::policy::{Policy, PolicyMode};
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Event, Listener, Mode, Place, PreparedPolicy, ShortWay, Store, StoreStatus, Subject,
+    Ask, DecisionFuture, Event, Listener, Mode, Notice, Place, PreparedPolicy, ShortWay, Store, StoreStatus,
+    Subject,
 };
 use sluicegate_core::wrap::{OutageAnswer, Within, Wrap, or_by_policy};
 use smallvec::SmallVec;
@@ -93,7 +94,26 @@ impl Wrap for ObservedStore {
         Some(Arc::new(ObservedShortWay { within, state: Arc::clone(&self.state), watched, budget }))
     }
 
-    fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+    fn hear(&self, notice: &Notice<'_>) {
+        match *notice {
+            Notice::Event(event) => self.count(event),
+            Notice::Listener(listener) => self.state.events.listeners.add(Arc::clone(listener)),
+            Notice::Replaced { old, new, inherit } => self.replaced(old, new, inherit),
+            _ => (),
+        }
+    }
+
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
+    fn report(&self, status: &mut StoreStatus) {
+        status.observed = Some(self.state.name.as_str().to_owned());
+    }
+}
+
+impl ObservedStore {
+    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         let calendars = |policy: &Policy| -> Vec<_> {
             policy.quotas().iter().map(|quota| quota.quota().calendar()).collect()
         };
@@ -103,14 +123,14 @@ impl Wrap for ObservedStore {
         }
     }
 
-    fn observe(&self, event: &Event<'_>) {
+    fn count(&self, event: &Event<'_>) {
         let subject = match event {
             Event::Suspended { subject, .. } | Event::QuotasRefused(subject) => *subject,
             _ => Subject::default(),
         };
         if let Some(policy) = subject.policy {
             // The name that the policy is counted as is unknown here if its limiter is on a store around this one.
-            let limiter = self.limiters().get(policy);
+            let limiter = Store::limiters(self).get(policy);
             let counted_as =
                 limiter.map(|limiter| limiter.with_policy(|policy| policy.counted_as().to_owned()));
             let meter = self.state.meters.known(counted_as.as_deref().unwrap_or(policy));
@@ -122,18 +142,6 @@ impl Wrap for ObservedStore {
             }
         }
         self.state.event(event);
-    }
-
-    fn tell(&self, listener: &Arc<dyn Listener>) {
-        self.state.events.listeners.add(Arc::clone(listener));
-    }
-
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
-    fn report(&self, status: &mut StoreStatus) {
-        status.observed = Some(self.state.name.as_str().to_owned());
     }
 }
 

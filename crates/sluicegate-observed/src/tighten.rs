@@ -53,7 +53,7 @@ pub(super) fn follow(store: &Arc<ObservedStore>, alarm: &Alarm) {
     if tightening.is_none() && !alarm.is_over {
         return;
     }
-    let Some(task) = store.tighteners.turn(alarm, store.now_us()) else { return };
+    let Some(task) = store.tighteners.turn(alarm, store.within.store().now_us()) else { return };
     let (store, policy) = (Arc::clone(store), alarm.policy.clone());
     match (task, tightening) {
         (Task::Loosen { version }, _) => run(async move { loosen(&store, &policy, version).await }),
@@ -75,7 +75,9 @@ fn keys_of(tightening: Tightening) -> &'static str {
 
 async fn tighten(store: &Arc<ObservedStore>, policy: &str, tightening: Tightening, is_to_vote: bool) {
     let quota = tightening.quota();
-    if store.shared().is_some() && !is_agreed(store, policy, tightening.agreed_by(), is_to_vote).await {
+    if store.within.store().shared().is_some()
+        && !is_agreed(store, policy, tightening.agreed_by(), is_to_vote).await
+    {
         let needed = tightening.agreed_by();
         tracing::info!(policy, needed, "is not tightened yet: too few instances have noticed the alarm");
         return;

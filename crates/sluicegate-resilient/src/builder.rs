@@ -7,7 +7,7 @@ use std::time::Duration;
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::memory::MemoryStore;
-use sluicegate_core::store::{Place, Store};
+use sluicegate_core::store::{Notice, Place, Store};
 use sluicegate_core::wrap::Within;
 
 use super::counts::OutageCounts;
@@ -124,7 +124,7 @@ impl ResilientBuilder {
         }
         let deadline = Deadline::new(deadline)?;
         settings.check()?;
-        store.has_fallback();
+        store.notify(&Notice::Fallback);
         Ok(Resilient(Arc::new(ResilientStore(Arc::new(ResilientState {
             within: Within::new(store),
             deadline,

@@ -13,9 +13,8 @@ use std::sync::Arc;
 use sluicegate_core::Decision;
 use sluicegate_core::algorithm::Inherit;
 use sluicegate_core::error::{ConfigError, StoreError, StoreErrorKind};
-use sluicegate_core::key::KeyRef;
 use sluicegate_core::policy::Policy;
-use sluicegate_core::store::{Ask, DecisionFuture, Listener, Mode, Place, PreparedPolicy, StoreStatus};
+use sluicegate_core::store::{Ask, DecisionFuture, Mode, Notice, Place, StoreStatus};
 use sluicegate_core::wrap::{OwnedAsk, Within, Wrap, ask_at_once};
 use smallvec::SmallVec;
 
@@ -51,20 +50,17 @@ impl Wrap for ResilientStore {
         }
     }
 
-    fn is_at_rest(&self, _: &PreparedPolicy, _: KeyRef<'_>) -> bool {
-        // The fallback may know of debts that the store does not.
-        false
-    }
-
-    fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
-        self.0.fallback.debts.hand_over(old, new, inherit);
-        if let Ok(share) = self.0.within.own(new) {
-            share.begin(new);
+    fn hear(&self, notice: &Notice<'_>) {
+        match *notice {
+            Notice::Listener(listener) => self.0.parts.listeners.add(Arc::clone(listener)),
+            Notice::Replaced { old, new, inherit } => {
+                self.0.fallback.debts.hand_over(old, new, inherit);
+                if let Ok(share) = self.0.within.own(new) {
+                    share.begin(new);
+                }
+            }
+            _ => (),
         }
-    }
-
-    fn tell(&self, listener: &Arc<dyn Listener>) {
-        self.0.parts.listeners.add(Arc::clone(listener));
     }
 
     fn report(&self, status: &mut StoreStatus) {

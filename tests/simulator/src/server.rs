@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sluicegate_core::clock::Clock;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::{Inherit, Limiters};
-use sluicegate_core::store::{Ask, DecisionFuture, PreparedPolicy};
+use sluicegate_core::store::{Ask, Capabilities, DecisionFuture, PreparedPolicy};
 use sluicegate_core::wrap::OwnedAsk;
 use sluicegate_core::{ConfigError, MemoryStore, Policy, Store, StoreError};
 
@@ -164,8 +164,8 @@ impl Store for Server {
         self.decide_by(place, asks)
     }
 
-    fn now_us(&self) -> u64 {
-        self.time_us()
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::new().clock(&self.clock)
     }
 
     fn limiters(&self) -> &Limiters {

@@ -56,6 +56,14 @@ impl TimeSource {
             Self::Other(clock) => clock.now_us(),
         }
     }
+
+    /// As a clock for others.
+    pub(super) fn clock(&self) -> &dyn Clock {
+        match self {
+            Self::System(clock) => clock,
+            Self::Other(clock) => &**clock,
+        }
+    }
 }
 
 impl StoreContext {

@@ -9,10 +9,11 @@ use super::buckets::Buckets;
 use super::context::{MemorySettings, StoreContext, TimeSource};
 use crate::clock::SystemClock;
 use crate::error::ConfigError;
-use crate::key::KeyRef;
 use crate::policy::Policy;
 use crate::status::{MemoryStats, StoreStatus};
-use crate::store::{Ask, DecisionFuture, Inherit, Limiters, PreparedPolicy, Registry, ShortWay, Store};
+use crate::store::{
+    Ask, Capabilities, DecisionFuture, Inherit, Limiters, Notice, PreparedPolicy, Registry, ShortWay, Store,
+};
 
 /// Keeps the state of all its policies in memory of a fixed size.
 ///
@@ -185,7 +186,8 @@ impl Store for PolicyBuckets {
         self.decide_now(asks)
     }
 
-    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+    fn notify(&self, notice: &Notice<'_>) {
+        let Notice::Replaced { old, new, inherit } = *notice else { return };
         let now_us = self.context.clock.now_us();
         self.sweep(now_us);
         if let Some((old, new)) = old.prepared::<Buckets>().zip(new.prepared::<Buckets>()) {
@@ -197,22 +199,12 @@ impl Store for PolicyBuckets {
         self.way_of(policy)
     }
 
-    fn always_answers(&self) -> bool {
-        true
-    }
-
-    fn now_us(&self) -> u64 {
-        self.context.clock.now_us()
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::new().always_answers(true).clock(self.context.clock.clock())
     }
 
     fn status(&self) -> StoreStatus {
         StoreStatus { memory: Some(self.stats()), quotas: self.quotas_in_use(), ..StoreStatus::default() }
-    }
-
-    #[inline]
-    fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
-        let hashed = || self.context.hashed(key);
-        policy.prepared::<Buckets>().is_some_and(|buckets| buckets.is_at_rest(hashed))
     }
 
     fn limiters(&self) -> &Limiters {

@@ -10,6 +10,7 @@
 //! | [`Store::open`] | checks and prepares a policy, once | [`Registry`] keeps what was prepared, by name |
 //! | [`Store::decide`] | answers all [`Ask`]s of one request, all or none | [`Judged`] and [`judge`], from slots to a decision |
 //! | [`Store::limiters`] | returns a field | [`Limiters`] |
+//! | [`Store::capabilities`] | says what the stores around it can rely on | [`Capabilities`] |
 //!
 //! The algorithms are [`Rule`](crate::algorithm::Rule)s. The suite of the crate `sluicegate-conformance`
 //! tests a store: it compares the store with the one in memory
@@ -24,6 +25,7 @@ mod alone;
 mod ask;
 #[cfg(feature = "tokio")]
 mod background;
+mod capabilities;
 mod class;
 mod event;
 mod future;
@@ -46,6 +48,7 @@ pub use self::ask::{Ask, Mode};
 pub use self::background::KeptTask;
 #[cfg(feature = "tokio")]
 pub(crate) use self::background::spawn;
+pub use self::capabilities::{Capabilities, Notice, Parts};
 pub use self::class::Class;
 pub use self::event::{Event, ForwardedFault, Listener, Listeners, Subject, Undecided};
 pub(crate) use self::future::DecideResult;
@@ -66,10 +69,8 @@ pub(crate) use self::registry::{make_room, name_taken};
 pub use self::shared::{Shared, SharedFuture, Write};
 pub use self::short::ShortWay;
 pub use crate::algorithm::Inherit;
-use crate::clock::{Clock, SystemClock};
 pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::key::KeyRef;
 use crate::policy::Policy;
 pub use crate::receipt::{SpentPart, Trace};
 pub use crate::status::{BreakerState, DenyCacheStatus, LeaseStatus, ResilientStatus, StoreStatus};
@@ -137,84 +138,15 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Whether each ask is answered at once, and never with an error that [may pass](crate::StoreError::may_succeed_later), so that
-    /// no answer of this store has to be checked for an outage. By default it is `false`.
-    fn always_answers(&self) -> bool {
-        false
+    /// What the stores around it have to know of it. By default it may fail, is by itself, and shares nothing.
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::new()
     }
 
-    /// The highest place of this store and its inner stores, if any has one: see [`Place`]. By default there is none.
-    fn place(&self) -> Option<Place> {
-        None
+    /// Hears of an event, a listener, a replacement or a fallback. By default it ignores them, and no events arise in it.
+    fn notify(&self, notice: &Notice<'_>) {
+        _ = notice;
     }
-
-    /// The parts of the store that would decide these asks, one bit each: parts that fail on their own, such as the nodes
-    /// of a cluster, so that a store around this one can leave out one of them. By default it is one part.
-    ///
-    /// A bit stands for the same part as long as the store lives. Parts that cannot be distinguished
-    /// share a bit.
-    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
-        _ = asks;
-        1
-    }
-
-    /// Whether it is certain that this key is at rest under this policy, so that a peek at it can be left out. By default it is
-    /// `false`.
-    fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
-        _ = (policy, key);
-        false
-    }
-
-    /// Called when a policy that was opened with `replaces` is in force and the old one is not: the second step, which a policy that
-    /// is opened and then dropped never takes. Most stores have nothing
-    /// to do here, because a policy that `open` has prepared takes effect when it is asked for.
-    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
-        _ = (old, new, inherit);
-    }
-
-    /// Takes note of an event that never reaches [`decide`](Self::decide): for stores that count or log. By
-    /// default it does not. Called in the middle of requests, so it must not block.
-    fn notice(&self, event: &Event<'_>) {
-        _ = event;
-    }
-
-    /// Adds a listener, which receives the events that arise in this store from now on. A wrapper passes its own
-    /// listener inward. By default no events arise.
-    fn listen(&self, listener: Arc<dyn Listener>) {
-        drop(listener);
-    }
-
-    /// The time of the clock that this store decides by, in microseconds, as nearly as this process knows it. By default the
-    /// machine's clock.
-    fn now_us(&self) -> u64 {
-        SystemClock::new().now_us()
-    }
-
-    /// The value that instances share through this store. By default there is none: then operators' overrides apply to this instance only.
-    fn shared(&self) -> Option<&dyn Shared> {
-        None
-    }
-
-    /// Keeps the permits of a limit on requests under way for all instances of the service, from now on. Returns `true` if it does, or `false` if
-    /// this store counts everything in this process, so that there is nothing to share: the default for a store that [always
-    /// answers](Self::always_answers).
-    ///
-    /// # Errors
-    /// When instances share the store, but it cannot share permits.
-    fn share(&self, permits: &Arc<dyn SharedPermits>) -> Result<bool, ConfigError> {
-        if self.always_answers() {
-            return Ok(false);
-        }
-        let problem = format!(
-            "the store cannot share the permits of {:?} among instances: put it on a single Redis store, or use `build`",
-            permits.name()
-        );
-        Err(ConfigError::new(ConfigErrorKind::Unsupported, problem))
-    }
-
-    /// Tells the store that another one decides while it has no connection, so that decisions must not wait for the first connection. A
-    /// store with a fallback calls this when it is built. By default it does nothing.
-    fn has_fallback(&self) {}
 
     /// The state of the store and its inner stores. It may walk tables, so it is for gauges and pages that are read occasionally. By
     /// default it is empty.

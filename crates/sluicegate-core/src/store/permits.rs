@@ -48,7 +48,7 @@ fn warn(name: &str) {
 fn warn(_: &str) {}
 
 /// The permits of one limit in flight that this instance holds, for all keys. The crate `sluicegate-in-flight` has them; a
-/// [`Store`](crate::Store) that [shares](crate::Store::share) them has a task that works on them.
+/// [`Store`](crate::Store) that [shares](super::Shared::share_permits) them has a task that works on them.
 ///
 /// # Contract of the store's task
 /// - It waits until something has [changed](Self::poll_changed), and then tells the store the [`demands`](Self::demands) that have

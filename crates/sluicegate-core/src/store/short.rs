@@ -28,4 +28,11 @@ pub trait ShortWay: Send + Sync {
         told: Option<&dyn Fn(u64, &QuotaStatus)>,
         otherwise: &dyn Fn() -> DecisionFuture,
     ) -> DecisionFuture;
+
+    /// Whether it is certain without a call that this key is at rest under the policy, so that a peek at it can be left out.
+    /// By default it is `false`.
+    fn is_at_rest(&self, key: &KeyRef<'_>) -> bool {
+        _ = key;
+        false
+    }
 }

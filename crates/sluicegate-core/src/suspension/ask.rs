@@ -20,8 +20,9 @@ use super::restate::{suspended, suspended_by, waits};
 use super::strike::Striker;
 use crate::decision::Decision;
 use crate::few::few;
+use crate::key::KeyRef;
 use crate::policy::PolicyMode;
-use crate::store::{Ask, DecidedBy, DecisionFuture, Mode, Store};
+use crate::store::{Ask, DecidedBy, DecisionFuture, Mode, PreparedPolicy, Store};
 
 /// The asks with a suspension to check.
 type Watched = SmallVec<[StrikeWatch; 2]>;
@@ -45,15 +46,18 @@ pub(crate) fn suspends(ask: &Ask<'_>) -> bool {
         && ask.policy().policy().mode() == PolicyMode::Enforce
 }
 
+/// Whether the store knows without a call that this key is at rest in this bucket.
+fn is_at_rest(bucket: &PreparedPolicy, key: KeyRef<'_>) -> bool {
+    bucket.short_way().is_some_and(|short_way| short_way.is_at_rest(&key))
+}
+
 /// Decides asks of which at least one [suspends].
 pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskStore) -> DecisionFuture {
     let count = asks.len();
     let (mut watched, mut all) = (Watched::new(), SmallVec::<[Ask<'_>; 4]>::new());
     for (place, ask) in (0_u8..).zip(asks).filter(|(_, ask)| suspends(ask)) {
         let mut peeks = 0..0;
-        for bucket in
-            buckets_of(ask.policy(), ask.key()).filter(|bucket| !store.is_at_rest(bucket, ask.key()))
-        {
+        for bucket in buckets_of(ask.policy(), ask.key()).filter(|bucket| !is_at_rest(bucket, ask.key())) {
             if all.is_empty() {
                 all.extend_from_slice(asks);
             }

@@ -23,11 +23,14 @@ pub(crate) fn open(
         return Ok(prepared.with_short_way_of(store));
     }
     let old: Vec<&PreparedPolicy> = replaces.map_or_else(Vec::new, |(old, _)| buckets(old).collect());
-    let follow = |bucket: Policy| {
+    let follow = |bucket: Policy| -> Result<PreparedPolicy, ConfigError> {
         let old = old.iter().copied().find(|old| old.policy().name() == bucket.name());
         match old {
             Some(old) if **old.policy() == bucket => Ok(old.clone()),
-            old => store.open(Arc::new(bucket), old.map(|old| (old, Inherit::Spent))),
+            old => {
+                let replaces = old.map(|old| (old, Inherit::Spent));
+                Ok(store.open(Arc::new(bucket), replaces)?.with_short_way_of(store))
+            }
         }
     };
     let buckets = SuspensionBuckets {

@@ -73,12 +73,11 @@ pub use self::together::{AskedInTurn, DecidedPart, ask_at_once, ask_in_turn};
 use self::within::Layered;
 pub use self::within::Within;
 use crate::error::ConfigError;
-use crate::key::KeyRef;
 use crate::limiter::Limiters;
 use crate::policy::Policy;
 use crate::store::{
-    Ask, DecisionFuture, Event, Inherit, Listener, Place, PreparedPolicy, Shared, SharedPermits, ShortWay,
-    Store, StoreStatus,
+    Ask, Capabilities, DecisionFuture, Inherit, Notice, Parts, Place, PreparedPolicy, ShortWay, Store,
+    StoreStatus,
 };
 
 /// A store wrapper. Each type that implements this is a [`Store`].
@@ -88,9 +87,7 @@ use crate::store::{
 /// | [`within`](Self::within), [`prepare`](Self::prepare) | always |
 /// | [`ask`](Self::ask) | to decide, count or refuse |
 /// | [`short_way`](Self::short_way) | to do so without an ask, if one look at the key decides |
-/// | [`hand_over`](Self::hand_over) | to pass the state of a policy on to its replacement |
-/// | [`observe`](Self::observe) | to receive events of layers |
-/// | [`tell`](Self::tell) | if events arise here |
+/// | [`hear`](Self::hear) | to receive events of layers, listeners if events arise here, and replacements of policies |
 ///
 /// A wrapper has limiters of its own: a policy on the wrapper and one on the inner store are two
 /// handles, and only the first goes through the wrapper.
@@ -137,28 +134,13 @@ pub trait Wrap: Send + Sync + 'static {
         None
     }
 
-    /// Whether it is certain that this key is at rest under this policy, as [`Store::is_at_rest`] says: by default if it is certain
-    /// in the inner store.
-    fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
-        self.within().is_at_rest(policy, key)
+    /// Hears of an event, a listener, or a replacement (with both policies as prepared for this store), before the inner store does. By
+    /// default it ignores them.
+    fn hear(&self, notice: &Notice<'_>) {
+        _ = notice;
     }
 
-    /// Called when a policy has replaced another one, before the inner store is told. By default it does nothing.
-    fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
-        _ = (old, new, inherit);
-    }
-
-    /// Receives an event from outside, before the inner store is told. By default it ignores events.
-    fn observe(&self, event: &Event<'_>) {
-        _ = event;
-    }
-
-    /// Adds a listener for events that arise here, before it is passed to the inner store. By default none arise.
-    fn tell(&self, listener: &Arc<dyn Listener>) {
-        _ = listener;
-    }
-
-    /// Whether it always answers at once if the inner store [does](Store::always_answers). By default it is `false`.
+    /// Whether it always answers at once if the inner store [does](Capabilities::always_answers). By default it is `false`.
     fn answers_at_once(&self) -> bool {
         false
     }
@@ -212,50 +194,25 @@ impl<W: Wrap> Store for W {
         Wrap::short_way(self, policy, self.within().store().short_way(&within)?)
     }
 
-    fn place(&self) -> Option<Place> {
-        self.own_place().max(self.within().store().place())
-    }
-
-    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
-        self.within().parts(asks)
-    }
-
-    #[inline]
-    fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
-        Wrap::is_at_rest(self, policy, key)
-    }
-
-    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
-        self.hand_over(old, new, inherit);
-        if let (Ok(old), Ok(new)) = (self.within().inner(old), self.within().inner(new)) {
-            self.within().store().replaced(old, new, inherit);
+    fn capabilities(&self) -> Capabilities<'_> {
+        let inner = self.within().store().capabilities();
+        Capabilities {
+            always_answers: inner.always_answers && self.answers_at_once(),
+            place: inner.place.max(self.own_place()),
+            parts: inner.parts.map(|_| self as &dyn Parts),
+            ..inner
         }
     }
 
-    fn notice(&self, event: &Event<'_>) {
-        self.observe(event);
-        self.within().store().notice(event);
-    }
-
-    fn listen(&self, listener: Arc<dyn Listener>) {
-        self.tell(&listener);
-        self.within().store().listen(listener);
-    }
-
-    fn now_us(&self) -> u64 {
-        self.within().store().now_us()
-    }
-
-    fn shared(&self) -> Option<&dyn Shared> {
-        self.within().store().shared()
-    }
-
-    fn share(&self, permits: &Arc<dyn SharedPermits>) -> Result<bool, ConfigError> {
-        self.within().store().share(permits)
-    }
-
-    fn has_fallback(&self) {
-        self.within().store().has_fallback();
+    fn notify(&self, notice: &Notice<'_>) {
+        self.hear(notice);
+        let (within, store) = (self.within(), self.within().store());
+        let Notice::Replaced { old, new, inherit } = *notice else {
+            return store.notify(notice);
+        };
+        if let (Ok(old), Ok(new)) = (within.inner(old), within.inner(new)) {
+            store.notify(&Notice::Replaced { old, new, inherit });
+        }
     }
 
     fn status(&self) -> StoreStatus {
@@ -264,11 +221,13 @@ impl<W: Wrap> Store for W {
         status
     }
 
-    fn always_answers(&self) -> bool {
-        self.answers_at_once() && self.within().store().always_answers()
-    }
-
     fn limiters(&self) -> &Limiters {
         self.within().limiters()
+    }
+}
+
+impl<W: Wrap> Parts for W {
+    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        self.within().parts(asks)
     }
 }

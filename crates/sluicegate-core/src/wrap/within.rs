@@ -7,7 +7,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::key::KeyRef;
 use crate::limiter::Limiters;
 use crate::store::{Ask, DecisionFuture, IntoStore, PreparedPolicy, Store};
 
@@ -67,11 +66,6 @@ impl<Own: Send + Sync + 'static> Within<Own> {
     /// The parts of the inner store that would decide these asks of the outer store.
     pub fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         self.asks(asks).map_or(1, |asks| self.store.parts(&asks))
-    }
-
-    /// Whether it is certain that this key is at rest in the inner store, under this policy of the outer store.
-    pub fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
-        self.inner(policy).is_ok_and(|inner| self.store.is_at_rest(inner, key))
     }
 
     /// Translates an ask of the outer store into one of the inner store, with its key, costs, mode and receipt.

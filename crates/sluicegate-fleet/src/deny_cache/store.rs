@@ -14,8 +14,8 @@ use sluicegate_core::clock::Clock;
 use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{
-    Ask, DecidedBy, DecisionFuture, DenyCacheStatus, Mode, OwnQuotas, Place, PreparedPolicy, QuotaStatus,
-    ShortWay, StoreStatus, judge,
+    Ask, DecidedBy, DecisionFuture, DenyCacheStatus, Mode, Notice, OwnQuotas, Place, PreparedPolicy,
+    QuotaStatus, ShortWay, StoreStatus, judge,
 };
 use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
 use sluicegate_core::{ConfigError, Decision, Policy, StoreError};
@@ -84,9 +84,11 @@ impl Wrap for CachedStore {
         Some(Arc::new(CachedShortWay { within, state: Arc::clone(&self.0), policy: policy.clone(), version }))
     }
 
-    fn hand_over(&self, _: &PreparedPolicy, _: &PreparedPolicy, _: Inherit) {
-        // This is rare; each forgotten key costs one call.
-        self.0.table.clear();
+    fn hear(&self, notice: &Notice<'_>) {
+        if let Notice::Replaced { .. } = notice {
+            // This is rare; each forgotten key costs one call.
+            self.0.table.clear();
+        }
     }
 
     fn answers_at_once(&self) -> bool {
@@ -370,5 +372,9 @@ impl ShortWay for CachedShortWay {
                 state.answered(answer, question.into_iter().collect::<Questions>(), Probes::new(), sent_us)
             }
         }
+    }
+
+    fn is_at_rest(&self, key: &KeyRef<'_>) -> bool {
+        self.within.is_at_rest(key)
     }
 }

@@ -15,7 +15,8 @@ use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Event, Limiters, Listener, OwnQuotas, Place, PreparedPolicy, Shared, StoreStatus,
+    Ask, Capabilities, DecisionFuture, Limiters, Notice, OwnQuotas, Parts, Place, PreparedPolicy, Shared,
+    SharedFuture, StoreStatus, Write,
 };
 use sluicegate_core::{ConfigError, Key, Policy, Store, StoreError};
 use smallvec::SmallVec;
@@ -152,51 +153,30 @@ impl<D: Divide> Store for Divided<D> {
         }
     }
 
-    fn always_answers(&self) -> bool {
-        self.divide.stores().iter().all(|store| store.always_answers())
+    fn capabilities(&self) -> Capabilities<'_> {
+        let each = || self.divide.stores().iter().map(|store| store.capabilities());
+        let capabilities = Capabilities::new()
+            .always_answers(each().all(|of| of.always_answers))
+            .place(each().filter_map(|of| of.place).max().max(Some(Place::Shard)))
+            .parts(self);
+        let capabilities = match each().next().and_then(|of| of.clock) {
+            Some(clock) => capabilities.clock(clock),
+            None => capabilities,
+        };
+        match self.divide.shared().shared() {
+            Some(_) => capabilities.shared(self),
+            None => capabilities,
+        }
     }
 
-    fn place(&self) -> Option<Place> {
-        self.divide.stores().iter().filter_map(|store| store.place()).max().max(Some(Place::Shard))
-    }
-
-    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
-        let Ok(asks) = DividedAsk::each(&*self.divide, asks) else { return 1 };
-        let looks = asks.iter().flat_map(|asked| asked.looks(&*self.divide, &asks));
-        let parts = looks.map(|look| self.divide.stores()[look.store].parts(&[look.ask()]));
-        parts.fold(0, |all, bits| all | bits)
-    }
-
-    fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
-        let opened = OpenedParts::of(policy);
-        opened.is_ok_and(|opened| self.each_part(opened).all(|(store, part)| store.is_at_rest(part, key)))
-    }
-
-    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+    fn notify(&self, notice: &Notice<'_>) {
+        let Notice::Replaced { old, new, inherit } = *notice else {
+            return self.divide.stores().iter().for_each(|store| store.notify(notice));
+        };
         let (Ok(old), Ok(new)) = (OpenedParts::of(old), OpenedParts::of(new)) else { return };
         for (old, (store, new)) in old.parts.iter().zip(self.each_part(new)) {
             store.replaced(old, new, inherit);
         }
-    }
-
-    fn notice(&self, event: &Event<'_>) {
-        self.divide.stores().iter().for_each(|store| store.notice(event));
-    }
-
-    fn listen(&self, listener: Arc<dyn Listener>) {
-        self.divide.stores().iter().for_each(|store| store.listen(Arc::clone(&listener)));
-    }
-
-    fn now_us(&self) -> u64 {
-        self.divide.stores()[0].now_us()
-    }
-
-    fn shared(&self) -> Option<&dyn Shared> {
-        self.divide.shared().shared()
-    }
-
-    fn has_fallback(&self) {
-        self.divide.stores().iter().for_each(|store| store.has_fallback());
     }
 
     fn status(&self) -> StoreStatus {
@@ -207,6 +187,23 @@ impl<D: Divide> Store for Divided<D> {
 
     fn limiters(&self) -> &Limiters {
         &self.limiters
+    }
+}
+
+impl<D: Divide> Parts for Divided<D> {
+    fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        let Ok(asks) = DividedAsk::each(&*self.divide, asks) else { return 1 };
+        let looks = asks.iter().flat_map(|asked| asked.looks(&*self.divide, &asks));
+        let parts = looks.map(|look| self.divide.stores()[look.store].parts(&[look.ask()]));
+        parts.fold(0, |all, bits| all | bits)
+    }
+}
+
+/// The value of one of the stores. Permits are not divided.
+impl<D: Divide> Shared for Divided<D> {
+    fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture {
+        let shared = self.divide.shared().shared();
+        shared.expect("the capabilities have named it").exchange(write)
     }
 }
 

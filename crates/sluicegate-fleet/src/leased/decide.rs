@@ -14,7 +14,7 @@ use std::sync::{Arc, MutexGuard};
 use sluicegate_core::clock::micros;
 use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{
-    Ask, DecidedBy, DecisionFuture, Inherit, Mode, Place, PreparedPolicy, QuotaStatus, StoreStatus, judge,
+    Ask, DecidedBy, DecisionFuture, Inherit, Mode, Notice, Place, QuotaStatus, StoreStatus, judge,
 };
 use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
 use sluicegate_core::{ConfigError, Policy};
@@ -56,9 +56,11 @@ impl Wrap for LeasingStore {
         }
     }
 
-    /// Drops the units held for keys of the old policy: the store has converted them as part of the replacement.
-    fn hand_over(&self, old: &PreparedPolicy, _: &PreparedPolicy, _: Inherit) {
-        if let Ok(policy) = self.0.within.own(old) {
+    /// Drops the units held for keys of a replaced policy: the store has converted them as part of the replacement.
+    fn hear(&self, notice: &Notice<'_>) {
+        if let Notice::Replaced { old, .. } = notice
+            && let Ok(policy) = self.0.within.own(old)
+        {
             policy.replaced();
             self.0.table.each().for_each(|mut set| set.drop_policy(policy));
         }

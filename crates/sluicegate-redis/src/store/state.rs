@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use sluicegate_core::clock::Clock;
 use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Limiters, Listener, PreparedPolicy, Registry, Shared, SharedPermits, StoreStatus,
+    Ask, Capabilities, DecisionFuture, Limiters, Notice, Parts, PreparedPolicy, Registry, Shared,
+    SharedFuture, SharedPermits, StoreStatus, Write,
 };
 use sluicegate_core::{ConfigError, Key, Policy, Store};
 
@@ -45,26 +47,17 @@ impl Store for RedisState {
         &self.limiters
     }
 
-    fn now_us(&self) -> u64 {
-        self.client.clock_us().unwrap_or_else(|| self.shared.now_us())
+    fn capabilities(&self) -> Capabilities<'_> {
+        let capabilities = Capabilities::new().clock(self).shared(self);
+        if self.client.connection.is_cluster { capabilities.parts(self) } else { capabilities }
     }
 
-    fn shared(&self) -> Option<&dyn Shared> {
-        Some(&self.shared)
-    }
-
-    fn share(&self, permits: &Arc<dyn SharedPermits>) -> Result<bool, ConfigError> {
-        let slot = self.slot(permits.name(), Key::from(permits.name()).as_ref());
-        permits::share(permits, slot, &self.tags);
-        Ok(true)
-    }
-
-    fn has_fallback(&self) {
-        self.client.connection.start_without();
-    }
-
-    fn listen(&self, listener: Arc<dyn Listener>) {
-        self.shared.listen(listener);
+    fn notify(&self, notice: &Notice<'_>) {
+        match notice {
+            Notice::Fallback => self.client.connection.start_without(),
+            Notice::Listener(listener) => self.shared.listen(Arc::clone(listener)),
+            _ => (),
+        }
     }
 
     fn open(
@@ -114,12 +107,29 @@ impl Store for RedisState {
         status.disagreements = self.client.connection.disagreements.load(Ordering::Relaxed);
         status
     }
+}
 
+impl Clock for RedisState {
+    fn now_us(&self) -> u64 {
+        self.client.clock_us().unwrap_or_else(|| self.shared.now_us())
+    }
+}
+
+impl Parts for RedisState {
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
-        if !self.client.connection.is_cluster {
-            return 1;
-        }
         let bits = asks.iter().map(|ask| 1 << part_of(key::slot(&self.tags.tag(ask.key()))));
         bits.fold(0, |all, bit: u64| all | bit)
+    }
+}
+
+impl Shared for RedisState {
+    fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture {
+        self.shared.exchange(write)
+    }
+
+    fn share_permits(&self, permits: &Arc<dyn SharedPermits>) -> Result<(), ConfigError> {
+        let slot = self.slot(permits.name(), Key::from(permits.name()).as_ref());
+        permits::share(permits, slot, &self.tags);
+        Ok(())
     }
 }

@@ -10,7 +10,9 @@ use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::limiter::{change_all, check_all};
-use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Event, Limiters, Mode, PreparedPolicy};
+use sluicegate_core::store::{
+    Ask, Capabilities, DecidedBy, DecisionFuture, Event, Limiters, Mode, Parts, PreparedPolicy,
+};
 use sluicegate_core::{
     ConfigError, Decision, Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store, StoreError,
 };
@@ -69,6 +71,12 @@ impl Store for Shards {
         }
     }
 
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::new().parts(self)
+    }
+}
+
+impl Parts for Shards {
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         self.looked_up.fetch_add(1, Ordering::Relaxed);
         parts_by_number(asks)

@@ -185,6 +185,10 @@ impl ShortWay for OnlyBucket {
     ) -> DecisionFuture {
         self.answer(*key, cost, (told, otherwise))
     }
+
+    fn is_at_rest(&self, key: &KeyRef<'_>) -> bool {
+        self.buckets.is_at_rest(|| self.context.hashed(*key))
+    }
 }
 
 /// The callers of a short way: the one that is told of its decision, and the one that decides otherwise.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::PolicyMode;
-use sluicegate_core::store::Event;
+use sluicegate_core::store::{Event, Notice};
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
 use sluicegate_tests::log::Log;
@@ -135,8 +135,8 @@ impl Wrap for Hears {
         true
     }
 
-    fn observe(&self, event: &Event<'_>) {
-        if let Event::Suspended { subject, lasts, by_hand, by } = event {
+    fn hear(&self, notice: &Notice<'_>) {
+        if let Notice::Event(Event::Suspended { subject, lasts, by_hand, by }) = notice {
             let by = match (by_hand, by) {
                 (false, None) => "by refusals",
                 (true, None) => "by hand",

@@ -8,7 +8,7 @@ use std::time::Duration;
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture, PreparedPolicy};
+use sluicegate_core::store::{Ask, DecisionFuture, PreparedPolicy, QuotaStatus, ShortWay};
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, MemoryStore, Outcome, Policy, RateLimiter, Store};
 
@@ -45,8 +45,27 @@ impl Wrap for Later {
         })
     }
 
-    fn is_at_rest(&self, policy: &PreparedPolicy, key: KeyRef<'_>) -> bool {
-        self.knows && self.within.is_at_rest(policy, key)
+    fn short_way(&self, _: &PreparedPolicy, within: Arc<dyn ShortWay>) -> Option<Arc<dyn ShortWay>> {
+        self.knows.then(|| Arc::new(AtRest(within)) as Arc<dyn ShortWay>)
+    }
+}
+
+/// Knows which keys are at rest, and has no other short way.
+struct AtRest(Arc<dyn ShortWay>);
+
+impl ShortWay for AtRest {
+    fn spend(
+        &self,
+        _: &KeyRef<'_>,
+        _: u64,
+        _: Option<&dyn Fn(u64, &QuotaStatus)>,
+        otherwise: &dyn Fn() -> DecisionFuture,
+    ) -> DecisionFuture {
+        otherwise()
+    }
+
+    fn is_at_rest(&self, key: &KeyRef<'_>) -> bool {
+        self.0.is_at_rest(key)
     }
 }
 

@@ -8,7 +8,8 @@ use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Event, Limiters, Listener, Mode, Place, PreparedPolicy, Subject, Undecided,
+    Ask, Capabilities, DecisionFuture, Event, Limiters, Mode, Notice, Parts, Place, PreparedPolicy, Subject,
+    Undecided,
 };
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, Key, MemoryStore, Policy, RateLimiter, Store};
@@ -147,23 +148,30 @@ impl Store for Inside {
         DecisionFuture::ready(Err(sluicegate_core::StoreError::new(StoreErrorKind::NothingAsked)))
     }
 
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::new().parts(self)
+    }
+
+    fn notify(&self, notice: &Notice<'_>) {
+        match notice {
+            Notice::Event(event) => {
+                self.heard.lock().unwrap().push(format!("{event:?}"));
+                self.listeners.tell(event);
+            }
+            Notice::Listener(listener) => self.listeners.add(Arc::clone(listener)),
+            Notice::Replaced { old, new, .. } => {
+                assert!([old, new].iter().all(|policy| policy.prepared::<u64>() == Some(&17)));
+                self.heard.lock().unwrap().push(format!("{} for {}", new.policy(), old.policy()));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Parts for Inside {
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         assert!(asks.iter().all(|ask| ask.policy().prepared::<u64>() == Some(&17)));
         0b111
-    }
-
-    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, _: Inherit) {
-        assert!([old, new].iter().all(|policy| policy.prepared::<u64>() == Some(&17)));
-        self.heard.lock().unwrap().push(format!("{} for {}", new.policy(), old.policy()));
-    }
-
-    fn notice(&self, event: &Event<'_>) {
-        self.heard.lock().unwrap().push(format!("{event:?}"));
-        self.listeners.tell(event);
-    }
-
-    fn listen(&self, listener: Arc<dyn Listener>) {
-        self.listeners.add(listener);
     }
 }
 

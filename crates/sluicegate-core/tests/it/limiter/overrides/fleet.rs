@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::clock::ManualClock;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Event, Limiters, Listener, Listeners, PreparedPolicy, Shared, SharedFuture, Write,
+    Ask, Capabilities, DecisionFuture, Event, Limiters, Listeners, Notice, PreparedPolicy, Shared,
+    SharedFuture, Write,
 };
 use sluicegate_core::{ConfigError, Policy, Store, StoreError};
 use sluicegate_tests::memory::store_on;
@@ -116,28 +117,23 @@ impl Store for Instance {
         self.memory.decide(asks)
     }
 
-    fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
-        self.memory.replaced(old, new, inherit);
+    fn capabilities(&self) -> Capabilities<'_> {
+        Capabilities::new().clock(&self.fleet.clock).shared(self)
     }
 
-    fn notice(&self, event: &Event<'_>) {
-        if let Event::PolicyReplaced { old, new, by, .. } = event {
-            self.told.lock().unwrap().push(format!("{old} -> {new} by {}", by.unwrap_or("nobody")));
+    fn notify(&self, notice: &Notice<'_>) {
+        match notice {
+            Notice::Event(Event::PolicyReplaced { old, new, by, .. }) => {
+                self.told.lock().unwrap().push(format!("{old} -> {new} by {}", by.unwrap_or("nobody")));
+            }
+            Notice::Listener(listener) => {
+                let known = Arc::clone(&self.known.lock().unwrap());
+                listener.event(&Event::Shared(&known));
+                self.listeners.add(Arc::clone(listener));
+            }
+            Notice::Replaced { .. } => self.memory.notify(notice),
+            _ => (),
         }
-    }
-
-    fn listen(&self, listener: Arc<dyn Listener>) {
-        let known = Arc::clone(&self.known.lock().unwrap());
-        listener.event(&Event::Shared(&known));
-        self.listeners.add(listener);
-    }
-
-    fn now_us(&self) -> u64 {
-        self.fleet.clock.now_us()
-    }
-
-    fn shared(&self) -> Option<&dyn Shared> {
-        Some(self)
     }
 
     fn limiters(&self) -> &Limiters {
