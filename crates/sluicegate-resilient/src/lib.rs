@@ -105,7 +105,7 @@ use self::share::FallbackShare;
 /// counted, these clients would be refused until the outage is over.
 ///
 /// # When a part of the store is down
-/// A store may have [parts](sluicegate_core::Store::parts) that fail on their own, such as the nodes of a Cluster; each has a breaker.
+/// A store may have [parts](sluicegate_core::store::Parts) that fail on their own, such as the nodes of a Cluster; each has a breaker.
 /// The fallback decides each request of which a limit lives in a part that is down. The parts that answer are charged at once with
 /// the units that it admits.
 ///

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use super::breaker::{Breaker, CallPermit, Transition};
 use super::settings::BreakerSettings;
 
-/// The number of parts that a store may name: the bits of [`Store::parts`](sluicegate_core::Store::parts).
+/// The number of parts that a store may name: the bits of [`Parts`](sluicegate_core::store::Parts).
 const PARTS: usize = 64;
 
 /// A breaker for each part of a store.

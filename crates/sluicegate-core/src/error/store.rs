@@ -78,7 +78,7 @@ impl StoreError {
         Self { kind, part: 0, is_unsent: false, source: Some(source.into()) }
     }
 
-    /// Sets the failed part of a store with parts that fail independently; see [`Store::parts`](crate::Store::parts).
+    /// Sets the failed part of a store with parts that fail independently; see [`Parts`](crate::store::Parts).
     #[must_use]
     pub fn in_part(mut self, part: usize) -> Self {
         self.part = part;

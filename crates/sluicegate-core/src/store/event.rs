@@ -21,7 +21,7 @@ use crate::quota::Quota;
 
 /// An occurrence that deserves a count or a log line but is not a decision.
 ///
-/// Events go two ways. [`Store::notice`](crate::Store::notice) carries inward the events that never reach
+/// Events go two ways. [`Notice::Event`](super::Notice::Event) carries inward the events that never reach
 /// [`Store::decide`](crate::Store::decide): a layer reports them once, to the store of its first limit. A [`Listener`] is told of
 /// events that arise inside of a store, such as a breaker that opens.
 #[derive(Clone, Copy, Debug)]
@@ -172,7 +172,7 @@ pub enum Event<'a> {
     StoreAnswers,
     /// A part of a store is no longer asked, because it has failed too often. A trial that fails meanwhile is no such event.
     BreakerOpened {
-        /// The bit of [`Store::parts`](crate::Store::parts).
+        /// The bit of [`Parts`](super::Parts).
         part: usize,
         /// The time for which it is not asked.
         pause: Duration,
@@ -181,7 +181,7 @@ pub enum Event<'a> {
     },
     /// A part of a store is asked again.
     BreakerClosed {
-        /// The bit of [`Store::parts`](crate::Store::parts).
+        /// The bit of [`Parts`](super::Parts).
         part: usize,
     },
     /// The first part of a store is no longer asked; from now on each policy's `OnOutage` decides.
@@ -271,7 +271,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Receives the events that arise inside of a store; see [`Store::listen`](crate::Store::listen).
+/// Receives the events that arise inside of a store; see [`Notice::Listener`](super::Notice::Listener).
 ///
 /// # Contract
 /// It is called outside of all locks, by the thread in which the event arises, often in the middle of a request. It must
