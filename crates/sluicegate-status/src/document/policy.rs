@@ -157,7 +157,7 @@ fn share(part: u64, of: u64) -> f64 {
 
 /// The treatment of requests while the store does not decide.
 fn in_outage(policy: &Policy, store: &StoreSnapshot) -> Option<String> {
-    if store.state == StoreState::Ok || policy.mode() == PolicyMode::Off {
+    if store.state == StoreState::Ok || policy.mode() != PolicyMode::Enforce {
         return None;
     }
     let quotas = policy.quotas().iter().map(|quota| quota.quota().to_string()).collect::<Vec<_>>();

@@ -81,12 +81,28 @@ fn lately_worst(document: &Document) -> Option<&PolicyStatus> {
     refused.max_by_key(|policy| policy.refused_in_hour())
 }
 
-/// The enforced policies and the limits on requests at once that refuse requests now, each with its rate, the highest first.
-fn refusing_now(document: &Document) -> Vec<(&str, f64)> {
-    let policies = enforced(document).map(|policy| (&*policy.name, policy.refused()));
-    let at_once = document.in_flight.iter().map(|limit| (&*limit.name, limit.per_second.rejected));
-    let mut refusing: Vec<_> = policies.chain(at_once).filter(|(_, rate)| *rate > 0.0).collect();
-    refusing.sort_by(|one, other| other.1.total_cmp(&one.1));
+/// A policy, or a limit on requests at once, that refuses this many requests a second.
+struct Refusing<'a> {
+    name: &'a str,
+    rate: f64,
+    /// `None` for a limit on requests at once, which may have the name of a policy.
+    policy: Option<&'a PolicyStatus>,
+}
+
+/// The enforced policies and the limits on requests at once that refuse requests now, the highest rate first.
+fn refusing_now(document: &Document) -> Vec<Refusing<'_>> {
+    let policies = enforced(document).map(|policy| Refusing {
+        name: &policy.name,
+        rate: policy.refused(),
+        policy: Some(policy),
+    });
+    let at_once = document.in_flight.iter().map(|limit| Refusing {
+        name: &limit.name,
+        rate: limit.per_second.rejected,
+        policy: None,
+    });
+    let mut refusing: Vec<_> = policies.chain(at_once).filter(|it| it.rate > 0.0).collect();
+    refusing.sort_by(|one, other| other.rate.total_cmp(&one.rate));
     refusing
 }
 
@@ -94,16 +110,20 @@ fn refusing_now(document: &Document) -> Vec<(&str, f64)> {
 /// policies refuse is in the rates of both, so they have no sum.
 fn refusals(document: &Document) -> String {
     let refusing = refusing_now(document);
-    let Some((first, rate)) = refusing.first() else { return nothing_refused(document) };
-    let more = match worst(enforced(document)).filter(|policy| policy.name == *first) {
+    let Some(Refusing { name, rate, policy }) = refusing.first() else { return nothing_refused(document) };
+    let more = match policy {
+        Some(policy) if is_for_outage(policy) => since(policy) + ", all because the store does not answer",
         Some(policy) => [since(policy), by_outage(policy), of_whom(policy)].concat(),
         None => " because its permits are in use".to_owned(),
     };
-    format!(
-        "{first} refuses {} a second{more}{}",
-        shape::rate(*rate),
-        others(&refusing[1..], |rate| { format!("refuses {} a second", shape::rate(*rate)) })
-    )
+    let rest: Vec<_> = refusing.iter().skip(1).map(|it| (it.name, it.rate)).collect();
+    let others = others(&rest, |rate| format!("refuses {} a second", shape::rate(*rate)));
+    format!("{name} refuses {} a second{more}{others}", shape::rate(*rate))
+}
+
+/// Whether a policy refuses requests only because its store does not answer.
+fn is_for_outage(policy: &PolicyStatus) -> bool {
+    policy.per_second.outage > 0.0 && policy.per_second.outage >= policy.refused()
 }
 
 /// Names the first of the other policies, and counts the rest.
@@ -119,7 +139,6 @@ fn others<T>(others: &[(&str, T)], says: impl Fn(&T) -> String) -> String {
 fn by_outage(policy: &PolicyStatus) -> String {
     match policy.per_second.outage {
         outage if outage <= 0.0 => String::new(),
-        outage if outage >= policy.refused() => ", all because the store does not answer".to_owned(),
         outage => format!(", {} of them because the store does not answer", shape::rate(outage)),
     }
 }

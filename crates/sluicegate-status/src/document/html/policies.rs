@@ -198,19 +198,20 @@ fn all_to_shadow(token: &str) -> Markup {
     }
 }
 
+/// A number of a minute.
+type CountOf = fn(&Minute) -> u64;
+
 /// The hour in steps of two minutes. The refusals of others and of outages have a layer if there were any.
 pub(super) fn bars(name: &str, is_shadow: bool, hour: &[&Minute]) -> Markup {
     let steps = || hour.chunks(STEP);
-    let sums = |count: fn(&Minute) -> u64| {
-        steps().map(move |step| Some(step.iter().map(|minute| count(minute)).sum()))
-    };
-    let layers: [(&str, &str, fn(&Minute) -> u64); 4] = [
+    let sums = |count: CountOf| steps().map(move |step| Some(step.iter().map(|minute| count(minute)).sum()));
+    let layers: [(&str, &str, CountOf); 4] = [
         ("let in", "allowed", |minute| minute.allowed),
         (if is_shadow { "would be refused" } else { "refused" }, "rejected", |minute| minute.rejected),
         ("refused by another policy", "other", |minute| minute.other_refused),
         ("refused by the outage", "outage", |minute| minute.outage),
     ];
-    let is_empty = |count: fn(&Minute) -> u64| hour.iter().all(|minute| count(minute) == 0);
+    let is_empty = |count: CountOf| hour.iter().all(|minute| count(minute) == 0);
     if layers.iter().all(|(_, _, count)| is_empty(*count)) {
         return html! { span { "no requests" } };
     }

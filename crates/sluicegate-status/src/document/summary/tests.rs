@@ -257,6 +257,8 @@ fn refusals_of_limits_at_once_and_of_an_outage_are_told_with_their_reason() {
     known.policies[1].per_second.outage = 1.0;
     let start = "api refuses 4.0 a second since 14:58 UTC";
     assert_says(&known, &format!("{start}, 1.0 of them because the store does not answer{end}"));
+    // The keys that it refused before have nothing to do with that.
+    known.policies[1].offenders = vec![offender("127.0.0.1", "address", 1.0)];
     known.policies[1].per_second.rejected = 0.0;
     assert_says(
         &known,
