@@ -25,7 +25,7 @@
 //! ```
 //!
 //! Requests that wait for a turn sleep on tokio's timer, which tests pause with `start_paused =
-//! true`. A test of both moves the two clocks together.
+//! true`. `TokioClock`, with the feature `tokio`, gives a store that time too, so that one sleep moves both.
 //!
 //! # Writing a clock
 //! A [`Clock`] is asked once per decision, so it has to be cheap and must not block.
@@ -164,6 +164,53 @@ impl Clock for ManualClock {
 impl fmt::Debug for ManualClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("ManualClock").field(&Duration::from_micros(self.now_us())).finish()
+    }
+}
+
+/// The time of tokio's timer, for tests: it stands at zero when the clock is made. With `start_paused = true` a sleep, a wait for a turn
+/// and `tokio::time::advance` move the store and the timer together. Where tokio's time is not paused, it goes on by itself.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::clock::TokioClock;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let store = MemoryStore::builder().clock(TokioClock::new()).build()?;
+///     let mail = Policy::gcra("mail", "1/min").on(&store)?;
+///     for _ in 0..3 {
+///         mail.check("ada").acquire(Duration::from_secs(60)).await?; // the second and the third wait for a minute, at once
+///     }
+///     tokio::time::sleep(Duration::from_secs(60)).await;
+///     assert!(mail.check("ada").await?.is_allowed());
+///     Ok(())
+/// }
+/// ```
+#[cfg(feature = "tokio")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+#[derive(Clone, Copy, Debug)]
+pub struct TokioClock(tokio::time::Instant);
+
+#[cfg(feature = "tokio")]
+impl TokioClock {
+    /// A clock at zero.
+    pub fn new() -> Self {
+        Self(tokio::time::Instant::now())
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Default for TokioClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Clock for TokioClock {
+    fn now_us(&self) -> u64 {
+        micros(self.0.elapsed())
     }
 }
 

@@ -187,7 +187,11 @@ use proc_macro::TokenStream;
 /// state, as `State<Api>` extracts it; `self: Arc<Self>` and `self` work alike, and a function without a receiver works like
 /// a free function. A method that uses a type parameter of its `impl` but neither `self` nor `Self` needs
 /// `where Self: Sized`. The parameters of the attribute name constants as `Api::LIMIT`, not as `Self::LIMIT`; only
-/// `fallback` may name `Self::busy`. Methods of traits cannot have limits.
+/// `fallback` may name `Self::busy`.
+///
+/// Methods of traits cannot have limits, with a body in the trait or in an `impl Trait for ..`: the compiler refuses a visibility at the
+/// attribute, which every limited function has. Put the attribute on a method of the type's own `impl`, and call the trait's method from
+/// there.
 ///
 /// # With other attributes
 /// Attributes below `#[rate_limited]` apply to the handler's own code, behind the limit; attributes above see the handler as

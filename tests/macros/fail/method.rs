@@ -1,4 +1,4 @@
-//! Methods that cannot be handlers: with a state of their own, in a trait, and in the `impl` of one.
+//! Methods that cannot be handlers: with a state of their own, or one that no router has.
 
 use axum::Router;
 use axum::routing::get;
@@ -12,22 +12,6 @@ impl Api {
 
     #[rate_limited("5/min")]
     async fn logout(self: &mut Self) {}
-}
-
-trait Handlers {
-    #[rate_limited("5/min")]
-    async fn login(&self);
-
-    async fn logout(&self);
-}
-
-struct InTrait;
-
-impl Handlers for InTrait {
-    async fn login(&self) {}
-
-    #[rate_limited("5/min")]
-    async fn logout(&self) {}
 }
 
 /// No `Clone`, so no router has it as its state.

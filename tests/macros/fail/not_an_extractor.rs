@@ -12,6 +12,9 @@ async fn unknown(_: NoExtractor) {}
 #[rate_limited("5/min")]
 async fn body_first(_: Json<String>, _: axum::http::Method) {}
 
+#[rate_limited("5/min")]
+async fn bodies(_: String, _: axum::body::Bytes) {}
+
 fn main() {
     let _: Router = Router::new().route("/unknown", get(unknown)).route("/body_first", get(body_first));
 }

@@ -48,6 +48,25 @@ pub struct Check<'a, K> {
     pub(super) mode: Option<Mode>,
 }
 
+/// No type implements it: a check has no decision yet.
+#[diagnostic::on_unimplemented(
+    message = "a check decides when it is awaited",
+    label = "`.await?` is missing before this",
+    note = "write `limiter.check(key).await?`, or without async, on a store in memory, `limiter.check(key).now()`"
+)]
+#[expect(unnameable_types, reason = "nobody shall implement it")]
+pub trait KeyOfDecision {}
+
+impl<K> Check<'_, K> {
+    #[doc(hidden)]
+    pub fn is_allowed(&self) -> bool
+    where
+        K: KeyOfDecision,
+    {
+        false
+    }
+}
+
 impl RateLimiter {
     /// Checks a key: decides a cost of 1 now, and spends it if allowed.
     ///

@@ -220,7 +220,8 @@ impl FromStr for OnExceeded {
             );
         };
         let longest = time.parse::<TimeSpan>().map_err(|error| {
-            let problem = format!("{text:?} does not say how long a request waits: {}", error.problem());
+            let problem = if time.trim().is_empty() { "write \"wait 5s\"" } else { error.problem() };
+            let problem = format!("{text:?} does not say how long a request waits: {problem}");
             let span = error.span().map_or(0..text.len(), |span| span.start + 4..span.end + 4);
             ConfigError::new(ConfigErrorKind::Unreadable, problem).at(span)
         })?;

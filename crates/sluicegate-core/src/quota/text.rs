@@ -74,7 +74,14 @@ fn parse(text: &str) -> Result<Quota, Fault<'_>> {
     let (limit, period) = parts.ok_or_else(|| {
         Fault::unreadable(rate, "there is no \"/\" or \"per\" between limit and period".to_owned())
     })?;
-    let (limit, period) = (units(limit, "limit")?, period.trim());
+    let period = period.trim();
+    let limit = units(limit, "limit").map_err(|fault| match in_whole_units(limit.trim(), period) {
+        Some(whole) => {
+            let problem = format!("the limit {:?} is not a whole number: write {whole}", limit.trim());
+            Fault::unreadable(limit.trim(), problem)
+        }
+        None => fault,
+    })?;
     let quota = match CalendarPeriod::is_meant(period) {
         true => Quota::in_calendar(limit, CalendarPeriod::of_text(period)?),
         false => Quota::new(limit, TimeSpan::of_period(period)?),
@@ -90,6 +97,19 @@ fn parse(text: &str) -> Result<Quota, Fault<'_>> {
         None => quota,
     };
     Ok(algorithm.map_or(quota, |algorithm| quota.counted_by(algorithm)))
+}
+
+/// The same rate with a whole limit: `1/2s` for `0.5/s`.
+fn in_whole_units(limit: &str, period: &str) -> Option<String> {
+    let (whole, part) = limit.split_once('.').filter(|(_, part)| part.len() <= 3)?;
+    let parts_of = 10_u64.pow(u32::try_from(part.len()).ok()?);
+    let parts = whole.parse::<u64>().ok()?.checked_mul(parts_of)?.checked_add(part.parse().ok()?)?;
+    let divisor = (1..=parts_of).rev().find(|divisor| parts % divisor == 0 && parts_of % divisor == 0)?;
+    let (count, unit) = period.split_at(period.find(|c: char| !c.is_ascii_digit())?);
+    let count = if count.is_empty() { 1 } else { count.parse::<u64>().ok()? };
+    let span = count.checked_mul(parts_of / divisor)?;
+    let quota = format!("{}/{span}{}", parts / divisor, unit.trim());
+    parse(&quota).is_ok().then_some(quota)
 }
 
 /// Units, or a part of the limit in per cent.
@@ -168,7 +188,11 @@ mod tests {
             ("5/10", "has no unit"),
             ("5/fortnight", "\"fortnight\" is not a unit"),
             ("-5/min", "\"-5\" is not a whole number"),
-            ("1.5/s", "\"1.5\" is not a whole number"),
+            ("0.5/s", "\"0.5\" is not a whole number: write 1/2s;"),
+            ("1.25 per 2 min", "\"1.25\" is not a whole number: write 5/8min;"),
+            ("0.5/fortnight", "\"0.5\" is not a whole number;"),
+            ("0.5/month", "\"0.5\" is not a whole number;"),
+            ("0.0/s", "\"0.0\" is not a whole number;"),
             ("1e3/s", "\"1e3\" is not a whole number"),
             ("1.2345k/s", "\"1.2345k\" is no whole number of units"),
             ("1.k.5k/s", "\"1.k.5k\" is not a number"),

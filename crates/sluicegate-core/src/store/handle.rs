@@ -26,7 +26,8 @@ use super::Store;
     message = "`{Self}` is no store",
     label = "a store is expected here",
     note = "a store is a handle already, which clones share: write `MemoryStore::new()` or `&store`, without an `Arc` around it",
-    note = "an `Arc<dyn Store>` goes by value: `Arc::clone(&store)`"
+    note = "an `Arc<dyn Store>` goes by value: `Arc::clone(store)` of a `store: &Arc<dyn Store>`; there is none behind a `&dyn Store`",
+    note = "a generic function takes `impl IntoStore` instead of `impl Store`"
 )]
 pub trait IntoStore: Into<Arc<dyn Store>> {}
 

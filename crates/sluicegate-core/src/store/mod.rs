@@ -88,6 +88,12 @@ pub use crate::status::{BreakerState, DenyCacheStatus, LeaseStatus, ResilientSta
 /// - A policy that `open` has prepared changes nothing until it is asked for, so that several policies can be opened, all or none.
 ///
 /// Write a store wrapper as a [`Wrap`](crate::wrap::Wrap), which forwards all of this.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no `Store`",
+    label = "not a `Store` itself",
+    note = "`MemoryStore`, `RedisStore` and the stores around them are handles: `let store: Arc<dyn Store> = MemoryStore::new().into();`",
+    note = "a function that takes any store has an argument `store: impl IntoStore`, or `store: Arc<dyn Store>`, of which `.on(Arc::clone(&store))` makes a limit"
+)]
 pub trait Store: Send + Sync + 'static {
     /// Prepares a policy: checks that this store can keep it exactly, and precomputes whatever is possible.
     ///

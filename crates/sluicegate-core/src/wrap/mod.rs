@@ -151,6 +151,7 @@ pub trait Wrap: Send + Sync + 'static {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<W: Wrap> Store for W {
     fn open(
         &self,

@@ -38,7 +38,9 @@ impl Parse for Handler {
         }
         let signature: Signature = input.parse()?;
         if !input.peek(token::Brace) {
-            return Err(input.error("`#[rate_limited]` needs the handler's body here"));
+            return Err(input.error(
+                "`#[rate_limited]` needs the handler's body here: methods of traits cannot have limits, so call a function from the method, and put the attribute on a method of the type's own `impl`",
+            ));
         }
         Ok(Self { attributes, limits, visibility, signature, body: input.parse()? })
     }
@@ -74,8 +76,12 @@ impl Handler {
                 )));
             }
         }
-        for argument in self.arguments() {
+        let last = self.arguments().count().saturating_sub(1);
+        for (index, argument) in self.arguments().enumerate() {
             mistakes.note(check_argument(&argument.ty));
+            if index < last {
+                mistakes.note(check_place(&argument.ty));
+            }
         }
         mistakes.none_or(())
     }
@@ -142,6 +148,23 @@ fn check_argument(ty: &Type) -> Result<()> {
             "axum has to know what to extract: name the type, or make it a type parameter of the handler",
         )),
         _ => Ok(()),
+    }
+}
+
+/// Types of axum that read the body, which only the last argument may do.
+const BODIES: [&str; 6] = ["Json", "Form", "Multipart", "Bytes", "String", "RawForm"];
+
+fn check_place(ty: &Type) -> Result<()> {
+    let Type::Path(path) = ty else { return Ok(()) };
+    match path.path.segments.last().filter(|last| BODIES.iter().any(|body| last.ident == body)) {
+        Some(last) => {
+            let problem = format!(
+                "`{}` reads the body, and only the last argument can: move it to the end",
+                last.ident
+            );
+            Err(Error::new_spanned(ty, problem))
+        }
+        None => Ok(()),
     }
 }
 

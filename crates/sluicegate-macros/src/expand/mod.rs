@@ -28,7 +28,9 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
-use syn::{Attribute, Error, GenericParam, Generics, ReturnType, Type, WherePredicate, parse_quote};
+use syn::{
+    Attribute, Error, GenericParam, Generics, ReturnType, Type, Visibility, WherePredicate, parse_quote,
+};
 
 use self::handler::Handler;
 use self::limit::AttributeLimits;
@@ -64,7 +66,8 @@ fn with(error: &Error, item: impl ToTokens) -> TokenStream {
 fn expand(handler: &Handler, limits: &AttributeLimits) -> TokenStream {
     let AttributeLimits { fallback, crate_path, .. } = limits;
     let private = quote!(#crate_path::__private);
-    let Handler { visibility, signature, attributes, .. } = handler;
+    let Handler { signature, attributes, .. } = handler;
+    let visibility = own_visibility(&handler.visibility);
     let name = &signature.ident;
     let (conditions, shown, inner) = sort(attributes);
     let own = OwnFunction::of(handler, &private, &conditions, &inner);
@@ -104,6 +107,15 @@ fn expand(handler: &Handler, limits: &AttributeLimits) -> TokenStream {
             #checks
             __limited.#run.await
         }
+    }
+}
+
+/// The visibility of the function, said in full: the compiler refuses that in a trait and in the `impl` of one, at the attribute. The
+/// tokens alone do not show a trait, and a method of a trait would be limited or not by what it contains.
+fn own_visibility(visibility: &Visibility) -> TokenStream {
+    match visibility {
+        Visibility::Inherited => quote_spanned!(Span::call_site()=> pub(self)),
+        said => said.to_token_stream(),
     }
 }
 

@@ -10,7 +10,7 @@ use syn::{Attribute, Ident, ReceiverKind, Type, parse_quote};
 
 use super::handler::Handler;
 
-/// The handler's own code: called by its name if it is inside of the function, and as `Self::__rate_limited_..` if it is
+/// The handler's own code: called by its name if it is inside of the function, and as `Self::__rate_limited_outside_of_traits_..` if it is
 /// beside the function.
 pub(super) struct OwnFunction {
     /// The values extracted from a request, in this order.
@@ -38,7 +38,8 @@ impl OwnFunction {
         let turbofish = arguments_of_type.as_turbofish();
         let mut own = signature.clone();
         let (beside, inside, path) = if handler.is_method() {
-            own.ident = format_ident!("__rate_limited_{}", signature.ident);
+            // The compiler shows this name where the method is in the `impl` of a trait.
+            own.ident = format_ident!("__rate_limited_outside_of_traits_{}", signature.ident);
             let name = &own.ident;
             let beside = quote!(#(#conditions)* #[doc(hidden)] #(#attributes)* #own #body);
             (Some(beside), None, quote!(Self::#name #turbofish))

@@ -8,21 +8,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{RateLimiter, Turn};
-use crate::clock::Clock;
+use crate::clock::TokioClock;
 use crate::error::AcquireErrorKind;
 use crate::{MemoryStore, Policy};
 
-/// The time that tokio's paused clock shows.
-struct Paused(Instant);
-
-impl Clock for Paused {
-    fn now_us(&self) -> u64 {
-        crate::clock::micros(self.0.elapsed())
-    }
-}
-
 fn one_a_second() -> RateLimiter {
-    let store = MemoryStore::builder().clock(Paused(Instant::now())).build().unwrap();
+    let store = MemoryStore::builder().clock(TokioClock::new()).build().unwrap();
     Policy::gcra("mail", "1/s").on(&store).unwrap()
 }
 
@@ -47,7 +38,7 @@ async fn those_behind_a_dropped_turn_move_up_and_none_goes_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_cannot_be_passed_on_is_lost_not_doubled() {
-    let store = MemoryStore::builder().clock(Paused(Instant::now())).build().unwrap();
+    let store = MemoryStore::builder().clock(TokioClock::new()).build().unwrap();
     let limiter = Policy::gcra("mail", "1/s burst 2").on(&store).unwrap();
     let start = Instant::now();
     let (_now, small, large) = (turn(&limiter, 2).await, turn(&limiter, 1).await, turn(&limiter, 2).await);

@@ -4,7 +4,8 @@
 //! of rules and one set of messages. Its errors carry the position of a mistake in the text; this module turns the position
 //! into a span.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::ToTokens;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{Algorithm, Policy, Quota};
 use syn::{Error, Expr, Lit, LitStr, Result};
@@ -12,6 +13,7 @@ use syn::{Error, Expr, Lit, LitStr, Result};
 use super::args::Args;
 use super::quota::QuotaSource;
 use super::values::{MissingKeyWord, at, on_missing_key, read};
+use crate::expand::handler::Handler;
 use crate::expand::mistakes::Mistakes;
 
 /// A limit that passed all checks.
@@ -34,8 +36,8 @@ pub(super) struct CheckedLimit {
 /// The default algorithm, as in the README; it supports every quota.
 const ALGORITHM: &str = "gcra";
 
-/// Checks one attribute of the function `function`; all mistakes are reported together.
-pub(super) fn limit(args: Args, function: &syn::Ident) -> Result<CheckedLimit> {
+/// Checks one attribute of a function; all mistakes are reported together.
+pub(super) fn limit(args: Args, handler: &Handler) -> Result<CheckedLimit> {
     let mut mistakes = Mistakes::default();
     if let Some(name) = &args.name {
         mistakes.note(check_name(name));
@@ -46,16 +48,13 @@ pub(super) fn limit(args: Args, function: &syn::Ident) -> Result<CheckedLimit> {
     if let Some(cost) = &args.cost {
         mistakes.note(cost_of(cost, policy.as_ref()));
     }
-    if let Some(Expr::Closure(closure)) = &args.key {
-        mistakes.note::<()>(Err(Error::new_spanned(
-            closure,
-            "a closure alone is no key: write `key = key_fn(|request| ..)`, which takes one that returns an `Option`",
-        )));
+    if let Some(key) = &args.key {
+        mistakes.note(check_key(key, handler));
     }
     let calls = args.options.iter().map(|(option, value)| option.call(value.as_ref()));
     let options = calls.filter_map(|call| mistakes.note(call)).collect();
     let limit = CheckedLimit {
-        name_span: args.name.as_ref().map_or_else(|| function.span(), LitStr::span),
+        name_span: args.name.as_ref().map_or_else(|| handler.signature.ident.span(), LitStr::span),
         name: args.name,
         algorithm,
         quotas: args.quotas,
@@ -67,6 +66,42 @@ pub(super) fn limit(args: Args, function: &syn::Ident) -> Result<CheckedLimit> {
         on_missing_key: args.on_missing_key.and_then(|lit| mistakes.note(on_missing_key(&lit))),
     };
     mistakes.none_or(limit)
+}
+
+/// Explains keys that are closures, and those that are arguments of the handler, or types of these.
+fn check_key(key: &Expr, handler: &Handler) -> Result<()> {
+    let problem = match key {
+        Expr::Closure(_) => {
+            "a closure alone is no key: write `key = key_fn(|request| ..)`, which takes one that returns an `Option`".to_owned()
+        }
+        Expr::Path(path) => {
+            let Some(name) = path.path.get_ident() else { return Ok(()) };
+            let Some(argument) = handler.arguments().find(|argument| says(argument.to_token_stream(), name)) else {
+                return Ok(());
+            };
+            if says(argument.pat.to_token_stream(), name) {
+                let (pattern, ty) = (shown(&argument.pat), shown(&argument.ty));
+                format!("`{name}` is an argument, and the key is found before there are arguments: write `key = key_from_extractor((), |{pattern}: {ty}| {name})`, or, for a value that authentication has put into the extensions, `key = key_from_extension(|{name}: &..| ..)`")
+            } else {
+                format!("`{name}` is a type, and no key: write `key = key_from_extension(|value: &{name}| value.id)`, with the field that says who it is")
+            }
+        }
+        _ => return Ok(()),
+    };
+    Err(Error::new_spanned(key, problem))
+}
+
+fn shown(tokens: &impl ToTokens) -> String {
+    tokens.to_token_stream().to_string().replace(' ', "")
+}
+
+/// Whether a word is among the tokens.
+fn says(tokens: TokenStream, word: &syn::Ident) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(other) => other == *word,
+        TokenTree::Group(group) => says(group.stream(), word),
+        _ => false,
+    })
 }
 
 fn check_name(given: &LitStr) -> Result<()> {

@@ -53,7 +53,7 @@ impl AttributeLimits {
                 )));
             }
             fallback = fallback.take().or_else(|| args.fallback.take());
-            limits.extend(mistakes.note(check::limit(args, &handler.signature.ident)));
+            limits.extend(mistakes.note(check::limit(args, handler)));
         }
         mistakes.note(together(&limits));
         let crate_path = crate_path.unwrap_or_else(|| parse_quote!(::sluicegate));
