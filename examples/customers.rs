@@ -5,29 +5,26 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::path::Path as FilePath;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use rusqlite::{Connection, OptionalExtension};
-use sluicegate::key::{Extraction, Key, MissingKey, OnMissingKey, RequestView, extract_fn};
+use sluicegate::key::{OnMissingKey, RequestView, key_fn};
+use sluicegate::limits::ChosenQuotas;
 use sluicegate::{ConfigError, Limit, MemoryStore, Policy, Quota, RateLimitExt};
 use sluicegate_examples::listen;
 
-/// How long a row is cached: a change takes effect within this time.
+/// How long a row is remembered: a change takes effect within this time.
 const FRESH: Duration = Duration::from_millis(500);
 
-/// Rows that are remembered.
-const MOST: usize = 1_000;
-
-/// The customers of the database, with those asked for lately.
+/// The customers of the database.
 #[derive(Clone)]
 pub(crate) struct Customers {
     database: Arc<Mutex<Connection>>,
-    cache: Arc<Mutex<HashMap<u32, (Instant, Quota)>>>,
 }
 
 impl Customers {
@@ -40,44 +37,29 @@ impl Customers {
              WITH RECURSIVE n(id) AS (SELECT 1 UNION ALL SELECT id + 1 FROM n WHERE id < 300)
              INSERT INTO customers SELECT id, 3 + id % 7 FROM n;",
         )?;
-        Ok(Self { database: Arc::new(Mutex::new(database)), cache: Arc::default() })
+        Ok(Self { database: Arc::new(Mutex::new(database)) })
     }
 
-    /// The quota of a customer; `None` for an unknown number.
-    async fn quota(&self, customer: u32) -> Option<Quota> {
-        if let Some((_, quota)) = self.cached().get(&customer).filter(|(read, _)| read.elapsed() < FRESH) {
-            return Some(*quota);
-        }
-        let database = Arc::clone(&self.database);
+    /// The quota of a customer; 401 for an unknown number.
+    async fn quota(self, customer: u32) -> Result<ChosenQuotas, Box<dyn Error + Send + Sync>> {
         let row = tokio::task::spawn_blocking(move || {
-            let database = database.lock().unwrap_or_else(PoisonError::into_inner);
+            let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
             let row = database.query_row("SELECT per_hour FROM customers WHERE id = ?", [customer], |row| {
                 row.get::<_, u32>(0)
             });
             row.optional()
         });
-        // A database that does not answer is no reason to let everyone in.
-        let per_hour = row.await.ok()?.ok()??;
-        let quota = Quota::per_hour(per_hour.into());
-        let mut cache = self.cached();
-        if cache.len() >= MOST {
-            cache.clear();
-        }
-        cache.insert(customer, (Instant::now(), quota));
-        Some(quota)
+        Ok(match row.await?? {
+            Some(per_hour) => Quota::per_hour(per_hour.into()).into(),
+            None => ChosenQuotas::Refuse(StatusCode::UNAUTHORIZED),
+        })
     }
 
-    fn cached(&self) -> MutexGuard<'_, HashMap<u32, (Instant, Quota)>> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes a row, and returns whether it exists. Other instances see the change when they next read the row.
+    /// Changes a row, and returns whether it exists. Instances see the change when they next read the row.
     fn change(&self, customer: u32, per_hour: u32) -> rusqlite::Result<bool> {
         let database = self.database.lock().unwrap_or_else(PoisonError::into_inner);
         let sql = "UPDATE customers SET per_hour = ? WHERE id = ?";
-        let changed = database.execute(sql, [per_hour, customer])? > 0;
-        self.cached().remove(&customer);
-        Ok(changed)
+        Ok(database.execute(sql, [per_hour, customer])? > 0)
     }
 }
 
@@ -92,25 +74,11 @@ pub(crate) fn app(store: &MemoryStore, customers: Customers) -> Result<Router, C
     // A client that tries keys still has one address.
     let address = Policy::gcra("address", "3000/min").on(store)?;
 
-    let (rows, known) = (customers.clone(), customers.clone());
+    let rows = customers.clone();
     let per_customer = Limit::new(api)
-        .key(extract_fn(move |request| {
-            let Some(customer) = customer_of(request) else {
-                return Extraction::missing("there is no x-api-key of a customer");
-            };
-            let known = known.clone();
-            Extraction::pending(async move {
-                let found = known.quota(customer).await;
-                found
-                    .map(|_| Key::from(u64::from(customer)))
-                    .ok_or_else(|| MissingKey::new("no such customer"))
-            })
-        }))
+        .key(key_fn(|request| customer_of(request).map(u64::from)))
         .on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED))
-        .quota_by_async(move |request| {
-            let (rows, customer) = (rows.clone(), customer_of(request));
-            async move { rows.quota(customer?).await }
-        });
+        .quota_by_cached(FRESH, customer_of, move |customer| rows.clone().quota(customer));
     Ok(Router::new()
         .route("/", get(|| async { "hello\n" }).rate_limit(per_customer))
         // A real service checks who may do this.

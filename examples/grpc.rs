@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Set by a proxy in front that has verified the client. If clients write it themselves, limit their addresses as well.
     let client = HeaderKey::new("x-client")?.verified_before();
     let layer =
-        RateLimitLayer::builder(Limit::new(per_client).key(client)).respond(GrpcStatus::new()).build()?;
+        RateLimitLayer::builder(Limit::new(per_client).key(client)).responder(GrpcStatus::new()).build()?;
 
     // Any service will do; this one reports the health of the server.
     let (_, health) = tonic_health::server::health_reporter();

@@ -362,6 +362,7 @@
 //! | `api_key` | a key that the file of `api_keys` lists | it sends none that is listed |
 //! | `api_key(header)`, `header(name)` | the value of the field, as a secret for `api_key` | the field is missing or empty |
 //! | `body(field)` | the value of a [field of the JSON body](#fields-of-bodies) | it has no such field |
+//! | `folded(body(field))` | the same, where upper and lower case and space around the value make no difference | as for `body(field)` |
 //! | `verified_before(..)` | the inner key, which a proxy in front has verified | as for the inner key |
 //! | `descriptor`, `descriptor(entry)` | a [descriptor](#descriptors-of-envoy), or the value of one of its entries | it is none, or the entry is missing or empty |
 //! | a name under `keys` | the first of its list that the request has | it has none of them |

@@ -403,14 +403,14 @@ pub mod redis {
 /// (RFC 9457). [`HeaderFields`](respond::HeaderFields) has other fields, and a closure makes any other response:
 ///
 /// ```
-/// use axum::{Router, response::{Html, IntoResponse}, routing::get};
-/// use sluicegate::respond::{HeaderFields, Refusal};
+/// use axum::{Router, response::Html, routing::get};
+/// use sluicegate::respond::HeaderFields;
 /// use sluicegate::{MemoryStore, Policy, RateLimitExt, RateLimitLayer};
 ///
 /// let limiter = Policy::gcra("api", "100/min").on(&MemoryStore::new())?;
 /// let limit = RateLimitLayer::builder(limiter)
 ///     .headers(HeaderFields::Ietf)
-///     .respond(|refusal: &Refusal| (refusal.status(), Html("<h1>A moment, please</h1>")).into_response())
+///     .respond(|refusal| (refusal.status(), Html("<h1>A moment, please</h1>")))
 ///     .build()?;
 /// let app: Router = Router::new().route("/", get(|| async { "hello" })).rate_limit(limit);
 /// # Ok::<(), sluicegate::ConfigError>(())
@@ -425,7 +425,7 @@ pub mod respond {
     #[cfg(feature = "grpc")]
     pub use sluicegate_tower::respond::{GrpcOr, GrpcStatus};
     pub use sluicegate_tower::respond::{
-        HeaderFields, LegacyReset, ProblemJson, Refusal, RefusalReason, Respond,
+        HeaderFields, IntoRefusalResponse, LegacyReset, ProblemJson, Refusal, RefusalReason, Respond,
     };
 }
 

@@ -14,7 +14,7 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::store::IntoStore;
 use sluicegate_core::{ConfigError, RateLimiter};
 use sluicegate_tower::limits::LimitsBuilder;
-use sluicegate_tower::respond::{ProblemJson, Respond};
+use sluicegate_tower::respond::{IntoRefusalResponse, ProblemJson, Refusal, Respond};
 use tower_layer::Layer;
 
 use super::asked::{Attributed, ask};
@@ -98,8 +98,18 @@ impl RateLimitStore {
         })))
     }
 
-    /// Sets the responder for refused requests: a closure, or a type of yours. Default: [`ProblemJson`].
-    pub fn respond(self, respond: impl Respond<Body>) -> Self {
+    /// Sets a closure that makes the response to a refused request, as
+    /// [that of a layer](sluicegate_tower::rate_limit::RateLimitLayerBuilder::respond). Default: [`ProblemJson`].
+    pub fn respond<F, T>(self, respond: F) -> Self
+    where
+        F: Fn(&Refusal<'_>) -> T + Send + Sync + 'static,
+        T: IntoRefusalResponse<Body>,
+    {
+        self.responder(respond)
+    }
+
+    /// As [`respond`](Self::respond), with a type that implements [`Respond`].
+    pub fn responder(self, respond: impl Respond<Body>) -> Self {
         self.with(|settings| settings.respond = Arc::new(respond))
     }
 

@@ -163,6 +163,75 @@ async fn settings_of_the_store_hold_for_all_handlers() {
 }
 
 #[tokio::test]
+async fn a_closure_without_types_responds_with_whatever_axum_takes() {
+    use axum::body::Body;
+    use axum::response::{Html, Response};
+
+    let layer =
+        || RateLimitLayer::builder(Policy::gcra("api", "1/h").on(store_on(ManualClock::new())).unwrap());
+    let behind = |route: axum::routing::MethodRouter| Router::new().route("/simple/{n}", route);
+    let by_attribute = Router::new()
+        .route("/simple/{n}", get(simple))
+        .layer(RateLimitStore::new(store_on(ManualClock::new())).respond(|_| "later"));
+    let teapot = StatusCode::IM_A_TEAPOT;
+    for (name, app, passes, status) in
+        [
+            ("text", behind(get(plain).rate_limit(layer().respond(|_| "later").build().unwrap())), 1, 429),
+            (
+                "words",
+                behind(
+                    get(plain)
+                        .rate_limit(layer().respond(|refusal| format!("later: {refusal}")).build().unwrap()),
+                ),
+                1,
+                429,
+            ),
+            (
+                "html",
+                behind(get(plain).rate_limit(
+                    layer().respond(|refusal| (refusal.status(), Html("<p>later</p>"))).build().unwrap(),
+                )),
+                1,
+                429,
+            ),
+            (
+                "fields",
+                behind(get(plain).rate_limit(
+                    layer().respond(move |_| (teapot, [("x-own", "1")], "later")).build().unwrap(),
+                )),
+                1,
+                418,
+            ),
+            (
+                "response",
+                behind(
+                    get(plain)
+                        .rate_limit(layer().respond(|_| Response::new(Body::from("later"))).build().unwrap()),
+                ),
+                1,
+                200,
+            ),
+            (
+                "async",
+                behind(get(plain).rate_limit(layer().respond_async(|_| async { "later" }).build().unwrap())),
+                1,
+                429,
+            ),
+            ("attribute", by_attribute, 5, 429),
+        ]
+    {
+        for _ in 0..passes {
+            assert_eq!(send(&app, request("/simple/1", 1, None)).await.status, StatusCode::OK, "{name}");
+        }
+        let seen = send(&app, request("/simple/1", 1, None)).await;
+        assert_eq!(seen.status.as_u16(), status, "{name}");
+        assert!(seen.body.contains("later"), "{name}: {}", seen.body);
+        assert!(seen.headers.contains_key("retry-after"), "{name}");
+        assert_eq!(seen.field("cache-control"), "no-store", "{name}");
+    }
+}
+
+#[tokio::test]
 async fn the_handler_gets_the_request_as_it_came() {
     #[rate_limited("5/min", crate = sluicegate_axum)]
     async fn echo(request: Request) -> String {

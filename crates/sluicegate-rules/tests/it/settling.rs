@@ -249,3 +249,32 @@ rules:
     let explained = rules.explain(&request("/", &[])).await.to_string();
     assert!(explained.contains("large: not asked: field size of the body is missing"), "{explained}");
 }
+
+/// Once `Victim` and `victim ` had tries of their own.
+#[tokio::test]
+async fn a_folded_field_is_one_key_however_it_is_spelled() {
+    let rules = rules(
+        "
+version: 1
+policies:
+  login: { algorithm: fixed-window, quota: 2/min, overrides: { ada: 4/min } }
+rules:
+  - { name: all, limit: login, key: folded(body(user)) }
+",
+    );
+    let upstream = service_fn(async |_: Request<PacedBody<ReadBody<Frames>>>| {
+        Ok::<_, Infallible>(Response::new(Frames::default()))
+    });
+    for (spellings, passes) in
+        [(["bob", "Bob", " bob", "BOB ", "bob", "bob"], 2), (["ADA", "ada", "Ada ", "ada", "ada", "aDa"], 4)]
+    {
+        let mut passed = 0;
+        for spelling in spellings {
+            let asked =
+                Request::new(Frames::from(bytes::Bytes::from(format!("{{\"user\": \"{spelling}\"}}"))));
+            let response = rules.layer().reading_requests().layer(upstream).oneshot(asked).await;
+            passed += usize::from(response.expect("the upstream does not fail").status() == 200);
+        }
+        assert_eq!(passed, passes, "{spellings:?}");
+    }
+}

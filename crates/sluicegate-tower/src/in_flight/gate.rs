@@ -23,7 +23,7 @@ use crate::in_flight::limits::LimitPlaces;
 use crate::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, InFlightLimits, PermitBody, PermitWait};
 use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
-use crate::respond::headers::say_in_flight;
+use crate::respond::headers::{expose_all, say_in_flight};
 use crate::respond::refusal::is_refused;
 use crate::respond::stop::Stop;
 use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond, spread};
@@ -76,6 +76,8 @@ struct PermitWay {
 pub struct PermitPass {
     held: Option<HeldPermit>,
     headers: HeaderFields,
+    /// Whether scripts of other origins may read the fields.
+    exposes: bool,
     /// The limits that it has passed.
     limits: Arc<InFlightLimits>,
 }
@@ -175,7 +177,8 @@ impl<R> PermitSettings<R> {
 
     /// Lets the request proceed with its permits.
     fn pass(&self, way: &mut PermitWay) -> PermitPass {
-        PermitPass { held: way.held.take(), headers: self.headers_of(way), limits: Arc::clone(&way.limits) }
+        let (held, headers) = (way.held.take(), self.headers_of(way));
+        PermitPass { held, headers, exposes: self.exposes, limits: Arc::clone(&way.limits) }
     }
 
     fn refuse<B>(
@@ -198,6 +201,9 @@ impl<R> PermitSettings<R> {
         let mut response = refused.map(|body| PermitBody::new(body, None));
         if let RefusalReason::ConcurrencyExceeded(in_flight) = reason {
             say_in_flight(response.headers_mut(), form, true, in_flight, 0);
+        }
+        if self.exposes {
+            expose_all(response.headers_mut());
         }
         response
     }
@@ -270,7 +276,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
     }
 
     fn after(pass: PermitPass, mut response: Response<ResB>) -> Self::Response {
-        let PermitPass { held, headers, limits } = pass;
+        let PermitPass { held, headers, exposes, limits } = pass;
         if let Some(held) = &held {
             let is_refused = is_refused(response.extensions());
             let permits: SmallVec<[&Permit; 2]> = held.permits().collect();
@@ -296,6 +302,9 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
                 // For layers and servers that continue to use the connection themselves.
                 held.clone().enter(response.extensions_mut());
             }
+        }
+        if exposes {
+            expose_all(response.headers_mut());
         }
         response.map(|body| PermitBody::new(body, held))
     }

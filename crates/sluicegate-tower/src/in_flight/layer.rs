@@ -15,7 +15,7 @@ use crate::key::KeyExtractor;
 use crate::key::missing::OnMissingKey;
 #[cfg(doc)]
 use crate::respond::RefusalReason;
-use crate::respond::{HeaderFields, ProblemJson};
+use crate::respond::{HeaderFields, ProblemJson, Refusal};
 
 /// Limits the number of concurrent requests of a key.
 ///
@@ -93,6 +93,7 @@ pub(super) struct PermitSettings<R> {
     pub(super) waits: Waits,
     pub(super) respond: Arc<R>,
     pub(super) headers: HeaderFields,
+    pub(super) exposes: bool,
 }
 
 impl InFlightLayer {
@@ -173,12 +174,29 @@ impl<R> InFlightLayer<R> {
         self
     }
 
-    /// Sets the responder for refused requests; the reason is
+    /// Lets scripts of other origins read the fields: adds the fields of the response to `Access-Control-Expose-Headers`, also
+    /// `Retry-After`. Default: browsers hide them from such scripts.
+    #[must_use]
+    pub fn expose_headers(mut self) -> Self {
+        Arc::make_mut(&mut self.shared).exposes = true;
+        self
+    }
+
+    /// Sets a closure that makes the response to a refused request; the reason is
     /// [`ConcurrencyExceeded`](RefusalReason::ConcurrencyExceeded) with the [`InFlight`]. Default: [`ProblemJson`].
     #[must_use]
-    pub fn respond<N>(self, respond: N) -> InFlightLayer<N> {
-        let PermitSettings { waits, respond: _, headers } = Arc::unwrap_or_clone(self.shared);
-        let shared = Arc::new(PermitSettings { waits, respond: Arc::new(respond), headers });
+    pub fn respond<F, T>(self, respond: F) -> InFlightLayer<F>
+    where
+        F: Fn(&Refusal<'_>) -> T + Send + Sync + 'static,
+    {
+        self.responder(respond)
+    }
+
+    /// As [`respond`](Self::respond), with a type that implements [`Respond`](crate::respond::Respond).
+    #[must_use]
+    pub fn responder<N>(self, respond: N) -> InFlightLayer<N> {
+        let PermitSettings { waits, respond: _, headers, exposes } = Arc::unwrap_or_clone(self.shared);
+        let shared = Arc::new(PermitSettings { waits, respond: Arc::new(respond), headers, exposes });
         InFlightLayer { limits: self.limits, shared }
     }
 }
@@ -187,7 +205,8 @@ impl<R> InFlightLayer<R> {
 impl From<InFlightHandle> for InFlightLayer {
     fn from(limits: InFlightHandle) -> Self {
         let respond = Arc::new(ProblemJson::new());
-        let shared = PermitSettings { waits: Waits::default(), respond, headers: HeaderFields::Ietf };
+        let (waits, headers, exposes) = (Waits::default(), HeaderFields::Ietf, false);
+        let shared = PermitSettings { waits, respond, headers, exposes };
         Self { limits, shared: Arc::new(shared) }
     }
 }
@@ -214,6 +233,7 @@ impl<R> fmt::Debug for InFlightLayer<R> {
 
 impl<R> Clone for PermitSettings<R> {
     fn clone(&self) -> Self {
-        Self { waits: self.waits.clone(), respond: Arc::clone(&self.respond), headers: self.headers }
+        let Self { waits, respond, headers, exposes } = self;
+        Self { waits: waits.clone(), respond: Arc::clone(respond), headers: *headers, exposes: *exposes }
     }
 }

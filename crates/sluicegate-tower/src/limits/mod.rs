@@ -34,10 +34,11 @@
 //! | only the first limit that matches | a [`Group`] of [`Choose::First`] |
 //! | one function for the conditions of many limits, like a router | [`Group::select`] |
 //! | sizes by plan, known when the program starts | [`Tiers`] |
-//! | numbers from a database, one for each customer | [`Limit::quota_by`] |
+//! | numbers from a database, one for each customer | [`Limit::quota_by_cached`] |
 //! | another algorithm for some requests | a second limit with [`Limit::only_if`], or [`TiersBuilder::tier_with`] |
 //! | requests without any limit | [`LimitsBuilder::exempt`] |
 
+mod cached;
 pub(crate) mod door;
 pub(crate) mod finding;
 pub(crate) mod group;

@@ -11,7 +11,7 @@ use crate::key::RequestView;
 /// and the request takes a place in the queue while it waits.
 pub(super) enum OfRequest<T> {
     AtOnce(Box<dyn Fn(RequestView<'_>) -> T + Send + Sync>),
-    Later(Box<dyn Fn(RequestView<'_>) -> PendingValue<T> + Send + Sync>),
+    Perhaps(Box<dyn Fn(RequestView<'_>) -> Result<T, PendingValue<T>> + Send + Sync>),
 }
 
 /// A pending value.
@@ -27,7 +27,14 @@ impl<T> OfRequest<T> {
         F: Fn(RequestView<'_>) -> V + Send + Sync + 'static,
         V: Future<Output = T> + Send + 'static,
     {
-        Self::Later(Box::new(move |request| Box::pin(value(request))))
+        Self::perhaps(move |request| Err(Box::pin(value(request))))
+    }
+
+    /// A value that is known for some requests.
+    pub(super) fn perhaps(
+        value: impl Fn(RequestView<'_>) -> Result<T, PendingValue<T>> + Send + Sync + 'static,
+    ) -> Self {
+        Self::Perhaps(Box::new(value))
     }
 
     /// The value for this request, or the future that finds it.
@@ -35,7 +42,7 @@ impl<T> OfRequest<T> {
     pub(super) fn value(&self, request: RequestView<'_>) -> Result<T, PendingValue<T>> {
         match self {
             Self::AtOnce(value) => Ok(value(request)),
-            Self::Later(value) => Err(value(request)),
+            Self::Perhaps(value) => value(request),
         }
     }
 }

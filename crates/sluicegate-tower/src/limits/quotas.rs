@@ -20,7 +20,7 @@ use crate::limits::pick::{Pick, Which};
 /// let chosen: ChosenQuotas = "500/fortnight".parse::<Quota>().into();
 /// assert!(matches!(chosen, ChosenQuotas::Mistake(_)));
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ChosenQuotas {
     /// The quotas of the policy.

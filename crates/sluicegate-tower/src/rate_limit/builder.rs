@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 
+#[cfg(doc)]
 use http::Response;
 use sluicegate_core::ConfigError;
 
@@ -10,6 +11,8 @@ use crate::limits::{IntoGroup, LimitsBuilder, LimitsHandle};
 use crate::rate_limit::layer::RateLimitLayer;
 use crate::respond::later::RespondLater;
 use crate::respond::problem::ProblemJson;
+#[cfg(doc)]
+use crate::respond::refusal::IntoRefusalResponse;
 use crate::respond::refusal::Refusal;
 
 /// Collects the limits and settings of a [`RateLimitLayer`]: see [`LimitsBuilder`], and
@@ -45,11 +48,20 @@ impl RateLimitLayer {
 }
 
 impl<R> LimitsBuilder<Responding<R>> {
-    /// Sets the responder for refused requests: a closure or your own type. Default: [`ProblemJson`].
+    /// Sets a closure that makes the response to a refused request: its body and its status, as a [`Response`], with the feature `axum`
+    /// also as [anything that axum responds with](IntoRefusalResponse). Default: [`ProblemJson`].
     ///
-    /// It makes the body and the status. The layer adds the rate limit fields to the response, and
-    /// `Cache-Control: no-store` if the response has no cache directive.
-    pub fn respond<N>(self, respond: N) -> LimitsBuilder<Responding<N>> {
+    /// The layer adds the rate limit fields and `Retry-After` to the response, and `Cache-Control: no-store` if the response has no
+    /// cache directive.
+    pub fn respond<F, T>(self, respond: F) -> LimitsBuilder<Responding<F>>
+    where
+        F: Fn(&Refusal<'_>) -> T + Send + Sync + 'static,
+    {
+        self.responder(respond)
+    }
+
+    /// As [`respond`](Self::respond), with a type that implements [`Respond`](crate::respond::Respond).
+    pub fn responder<N>(self, respond: N) -> LimitsBuilder<Responding<N>> {
         self.with_respond(Responding(respond))
     }
 
@@ -86,10 +98,10 @@ impl<R> LimitsBuilder<Responding<R>> {
     ///     .build()?;
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
-    pub fn respond_async<F, A, B>(self, respond: F) -> LimitsBuilder<Responding<RespondLater<F>>>
+    pub fn respond_async<F, A>(self, respond: F) -> LimitsBuilder<Responding<RespondLater<F>>>
     where
         F: Fn(&Refusal<'_>) -> A + Send + Sync + 'static,
-        A: Future<Output = Response<B>> + Send + 'static,
+        A: Future + Send + 'static,
     {
         self.with_respond(Responding(RespondLater(respond)))
     }

@@ -35,7 +35,7 @@ const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 ///
 /// let per_client = Policy::gcra("client", "100/s").on(&MemoryStore::new())?;
 /// let layer = RateLimitLayer::builder(Limit::new(per_client).key(HeaderKey::new("x-client")?))
-///     .respond(GrpcStatus::new())
+///     .responder(GrpcStatus::new())
 ///     .build()?;
 /// // tonic::transport::Server::builder().layer(layer)
 /// # Ok::<(), sluicegate_core::ConfigError>(())
@@ -55,7 +55,7 @@ pub struct GrpcStatus;
 /// use sluicegate_tower::respond::{GrpcOr, ProblemJson};
 ///
 /// let api = Policy::gcra("api", "100/s").on(&MemoryStore::new())?;
-/// let layer = RateLimitLayer::builder(api).respond(GrpcOr::new(ProblemJson::new())).build()?;
+/// let layer = RateLimitLayer::builder(api).responder(GrpcOr::new(ProblemJson::new())).build()?;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Response;
 
 use crate::respond::problem::ProblemJson;
-use crate::respond::refusal::{Later, Refusal, Respond};
+use crate::respond::refusal::{IntoRefusalResponse, Later, Refusal, Respond};
 
 /// Makes asynchronous responses; made by
 /// [`respond_async`](crate::rate_limit::RateLimitLayerBuilder::respond_async). If there is no time to wait, it responds as
@@ -19,7 +19,7 @@ pub struct RespondLater<F>(pub(crate) F);
 impl<F, A, B> Respond<B> for RespondLater<F>
 where
     F: Fn(&Refusal<'_>) -> A + Send + Sync + 'static,
-    A: Future<Output = Response<B>> + Send + 'static,
+    A: Future<Output: IntoRefusalResponse<B>> + Send + 'static,
     B: From<Bytes>,
 {
     fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
@@ -27,6 +27,7 @@ where
     }
 
     fn respond_later(&self, refusal: &Refusal<'_>) -> Option<Later<B>> {
-        Some(Box::pin((self.0)(refusal)))
+        let (response, status) = ((self.0)(refusal), refusal.status());
+        Some(Box::pin(async move { response.await.into_refusal_response(status) }))
     }
 }

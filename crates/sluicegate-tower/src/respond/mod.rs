@@ -29,4 +29,4 @@ pub use self::grpc::{GrpcOr, GrpcStatus};
 pub use self::headers::{HeaderFields, LegacyReset};
 pub use self::later::RespondLater;
 pub use self::problem::ProblemJson;
-pub use self::refusal::{Refusal, RefusalReason, Respond};
+pub use self::refusal::{IntoRefusalResponse, Refusal, RefusalReason, Respond};

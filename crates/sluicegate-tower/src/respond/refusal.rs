@@ -266,11 +266,11 @@ pub(super) fn write_number(text: &mut impl fmt::Write, number: u64) -> fmt::Resu
 /// use serde_json::json;
 /// use sluicegate_core::{MemoryStore, Policy};
 /// use sluicegate_tower::RateLimitLayer;
-/// use sluicegate_tower::respond::{Refusal, RefusalReason};
+/// use sluicegate_tower::respond::RefusalReason;
 ///
 /// let api = Policy::gcra("api", "100/s").on(&MemoryStore::new())?;
 /// let layer = RateLimitLayer::builder(api)
-///     .respond(|refusal: &Refusal<'_>| {
+///     .respond(|refusal| {
 ///         let code = match refusal.reason() {
 ///             RefusalReason::Exceeded(_) => "RATE_LIMITED",
 ///             RefusalReason::MissingKey(..) => "KEY_MISSING",
@@ -292,7 +292,7 @@ pub(super) fn write_number(text: &mut impl fmt::Write, number: u64) -> fmt::Resu
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not make responses with a body of `{B}`",
     label = "not a responder",
-    note = "write `ProblemJson::new()`, or a closure with the type of its argument: `|refusal: &Refusal<'_>| Response::new(..)`"
+    note = "write `.responder(ProblemJson::new())`, or a closure: `.respond(|refusal| Response::new(..))`, in axum also `.respond(|refusal| (refusal.status(), ..))`"
 )]
 pub trait Respond<B>: Send + Sync + 'static {
     /// The response.
@@ -314,12 +314,72 @@ pub trait Respond<B>: Send + Sync + 'static {
 }
 
 #[diagnostic::do_not_recommend]
-impl<F, B> Respond<B> for F
+impl<F, T, B> Respond<B> for F
 where
-    F: Fn(&Refusal<'_>) -> Response<B> + Send + Sync + 'static,
+    F: Fn(&Refusal<'_>) -> T + Send + Sync + 'static,
+    T: IntoRefusalResponse<B>,
 {
     fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
-        self(refusal)
+        self(refusal).into_refusal_response(refusal.status())
+    }
+}
+
+/// The result of a closure that responds to refused requests: a [`Response`]. With the feature `axum` also a text, which gets the status of
+/// the refusal, or a tuple that begins with the status, as `(refusal.status(), Json(..))`.
+///
+/// A bare `Json(..)` or `Html(..)` is left out, because axum would respond with it as 200.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no response to a refused request with a body of `{B}`",
+    label = "not a response",
+    note = "write a `Response`; in axum also a text, or `(refusal.status(), ..)` around anything that axum makes a response of, such as `Json(..)` or `Html(..)`"
+)]
+pub trait IntoRefusalResponse<B> {
+    /// The response; `status` is that of the refusal.
+    fn into_refusal_response(self, status: StatusCode) -> Response<B>;
+}
+
+impl<B> IntoRefusalResponse<B> for Response<B> {
+    fn into_refusal_response(self, _: StatusCode) -> Self {
+        self
+    }
+}
+
+#[cfg(feature = "axum")]
+mod of_axum {
+    use axum::body::Body;
+    use axum::response::IntoResponse;
+    use http::{Response, StatusCode};
+
+    use super::IntoRefusalResponse;
+
+    impl<T> IntoRefusalResponse<Body> for (StatusCode, T)
+    where
+        Self: IntoResponse,
+    {
+        fn into_refusal_response(self, _: StatusCode) -> Response<Body> {
+            self.into_response()
+        }
+    }
+
+    impl<H, T> IntoRefusalResponse<Body> for (StatusCode, H, T)
+    where
+        Self: IntoResponse,
+    {
+        fn into_refusal_response(self, _: StatusCode) -> Response<Body> {
+            self.into_response()
+        }
+    }
+
+    impl IntoRefusalResponse<Body> for String {
+        fn into_refusal_response(self, status: StatusCode) -> Response<Body> {
+            (status, self).into_response()
+        }
+    }
+
+    impl IntoRefusalResponse<Body> for &'static str {
+        fn into_refusal_response(self, status: StatusCode) -> Response<Body> {
+            (status, self).into_response()
+        }
     }
 }
 

@@ -97,7 +97,11 @@ impl Keys {
 
     /// The field of the body that a word names as its key.
     pub(super) fn body_field(word: &str) -> Option<&str> {
-        call(word).and_then(|(word, field)| (word == "body").then_some(field))
+        match call(word)? {
+            ("body", field) => Some(field),
+            ("folded", inner) => Self::body_field(inner),
+            _ => None,
+        }
     }
 
     /// Other files that keys were read from, and their contents.
@@ -108,7 +112,7 @@ impl Keys {
 
     /// Whether clients can choose such a key freely, because it is not verified.
     pub(super) fn is_unverified(word: &str) -> bool {
-        matches!(call(word), Some(("header" | "api_key" | "body", _)))
+        matches!(call(word), Some(("header" | "api_key" | "body" | "folded", _)))
     }
 
     /// A key that clients write, but that a proxy in front has verified, according to the file.
@@ -143,7 +147,20 @@ impl Keys {
             }
             (_, Some(("body", field))) => {
                 let key = FieldKey::new(field).map_err(&mut wrong).ok()?;
-                Some(Word::Field(key, field.to_owned()))
+                Some(Word::Field(key))
+            }
+            (_, Some(("folded", inner))) => {
+                match self.one(&At { value: inner.to_owned(), place: word.place }, &[], problems)? {
+                    Word::Field(key) => Some(Word::Field(key.folded())),
+                    _ => {
+                        let text = format!(
+                            "folded is about a field of the body, as folded(body(user)), and {:?} is not one",
+                            short(inner)
+                        );
+                        problems.error(word.place, text);
+                        None
+                    }
+                }
             }
             (_, Some(("descriptor", entry))) if !entry.is_empty() => {
                 Some(Word::Descriptor(DescriptorKey::Entry(entry.to_owned())))
@@ -155,7 +172,7 @@ impl Keys {
             }
             _ => {
                 let mut text = format!(
-                    "{:?} is not a key: use client, client(48), peer, everybody, api_key, api_key(header), jwt(claim), header(name), body(field), verified_before(header(name)), descriptor, descriptor(entry)",
+                    "{:?} is not a key: use client, client(48), peer, everybody, api_key, api_key(header), jwt(claim), header(name), body(field), folded(body(field)), verified_before(header(name)), descriptor, descriptor(entry)",
                     short(&word.value)
                 );
                 if !names.is_empty() {
@@ -219,8 +236,18 @@ fn section<'s, T>(
 }
 
 /// Words that name a key.
-const WORDS: [&str; 9] =
-    ["client", "peer", "everybody", "api_key", "jwt", "header", "body", "verified_before", "descriptor"];
+const WORDS: [&str; 10] = [
+    "client",
+    "peer",
+    "everybody",
+    "api_key",
+    "jwt",
+    "header",
+    "body",
+    "folded",
+    "verified_before",
+    "descriptor",
+];
 
 /// The two parts of `word(argument)`.
 pub(super) fn call(text: &str) -> Option<(&str, &str)> {

@@ -1,12 +1,13 @@
 //! A word of a file that names a key.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::HeaderName;
 use sluicegate_core::Key;
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{ApiKey, BearerJwt, HeaderKey, RequestView};
-use sluicegate_tower::request_fields::{FieldKey, RequestFields};
+use sluicegate_tower::request_fields::FieldKey;
 
 use super::api_keys::ApiKeys;
 use crate::compile::descriptor::DescriptorKey;
@@ -27,7 +28,7 @@ pub(in crate::compile) enum Word {
     /// A claim of a verified token.
     Claim(Arc<BearerJwt>, String),
     /// A field of the JSON body.
-    Field(FieldKey, String),
+    Field(FieldKey),
     /// A descriptor of Envoy's protocol, or an entry of it.
     Descriptor(DescriptorKey),
 }
@@ -43,7 +44,7 @@ impl Word {
             Self::VerifiedBefore(word) => Arc::new(word.extractor().verified_before()),
             Self::Listed(listed) => Arc::new(listed.clone()),
             Self::Claim(claim, _) => Arc::clone(claim) as _,
-            Self::Field(key, _) => Arc::new(key.clone()),
+            Self::Field(key) => Arc::new(key.clone()),
             Self::Descriptor(key) => Arc::new(key.clone()),
         }
     }
@@ -61,7 +62,7 @@ impl Word {
             Self::VerifiedBefore(word) => word.name(request),
             Self::Listed(listed) => listed.name(request),
             Self::Claim(jwt, claim) => jwt.verify(request).ok()?.text(claim).map(str::to_owned),
-            Self::Field(_, field) => Some(RequestFields::of(request)?.text(field)?.to_owned()),
+            Self::Field(key) => key.value(request).map(Cow::into_owned),
             Self::Descriptor(key) => key.name(request),
         }
     }

@@ -1,8 +1,13 @@
 //! The limiters of a [`Limit`] that asks one of several, and the quotas that requests bring.
 
+use std::fmt;
 use std::future::Future;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::key::RequestView;
+use crate::limits::cached::QuotaCache;
 use crate::limits::limit::Limit;
 use crate::limits::of_request::OfRequest;
 use crate::limits::quotas::ChosenQuotas;
@@ -112,6 +117,58 @@ impl Limit {
         self.source.set_quotas(OfRequest::later(move |request| {
             let chosen = choose(request);
             async move { chosen.await.into() }
+        }));
+        self
+    }
+
+    /// As [`quota_by_async`](Self::quota_by_async), for quotas in a database, which are asked for once in this time: `key` says what to
+    /// look up, `None` being a request with the policy's own quotas, and `look_up` returns the quotas of a key.
+    ///
+    /// - One look-up runs at a time for each key. Requests that come meanwhile use the old quotas; without old ones they wait for it.
+    /// - While `look_up` fails, or takes longer than a second, the old quotas stay in use, and without old ones those of the policy; it
+    ///   is tried again after a second, and the log has the error at most once a second. The first look-up of a key is bounded by
+    ///   [`longest_lookup`](crate::limits::LimitsBuilder::longest_lookup) alone.
+    /// - It remembers the 10,000 keys that were asked for last. A key that clients make up costs a look-up, so verify it before,
+    ///   or put a limit on the address beside this one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use http::StatusCode;
+    /// use sluicegate_core::{MemoryStore, Policy, Quota};
+    /// use sluicegate_tower::Limit;
+    /// use sluicegate_tower::key::HeaderKey;
+    /// use sluicegate_tower::limits::ChosenQuotas;
+    ///
+    /// /// Asks a database.
+    /// async fn plan_of(customer: String) -> Result<ChosenQuotas, std::io::Error> {
+    ///     Ok(match &*customer {
+    ///         "acme" => Quota::per_minute(1_000).into(),
+    ///         _ => ChosenQuotas::Refuse(StatusCode::UNAUTHORIZED),
+    ///     })
+    /// }
+    ///
+    /// let api = Policy::gcra("api", "10/min").on(&MemoryStore::new())?;
+    /// let limit = Limit::new(api).key(HeaderKey::new("x-customer")?.verified_before()).quota_by_cached(
+    ///     Duration::from_secs(60),
+    ///     |request| Some(request.headers.get("x-customer")?.to_str().ok()?.to_owned()),
+    ///     plan_of,
+    /// );
+    /// # use sluicegate_tower::KeyExtractor as _;
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    pub fn quota_by_cached<K, N, F, T, C, E>(mut self, fresh_for: Duration, key: N, look_up: F) -> Self
+    where
+        K: Clone + Eq + Hash + Send + Sync + 'static,
+        N: Fn(RequestView<'_>) -> Option<K> + Send + Sync + 'static,
+        F: Fn(K) -> T + Send + Sync + 'static,
+        T: Future<Output = Result<C, E>> + Send + 'static,
+        C: Into<ChosenQuotas> + 'static,
+        E: fmt::Display + 'static,
+    {
+        let cache = Arc::new(QuotaCache::new(fresh_for, look_up));
+        self.source.set_quotas(OfRequest::perhaps(move |request| match key(request) {
+            Some(key) => cache.quotas(key),
+            None => Ok(ChosenQuotas::Default),
         }));
         self
     }

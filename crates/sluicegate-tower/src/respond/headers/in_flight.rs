@@ -3,10 +3,16 @@
 use http::header::HeaderMap;
 use sluicegate_in_flight::InFlight;
 
+use crate::respond::headers::HeaderFields;
 use crate::respond::headers::ietf::replace_lists;
-use crate::respond::headers::join::ListFields;
+use crate::respond::headers::join::{ListFields, expose};
 use crate::respond::headers::lines::FieldLine;
 use crate::respond::headers::style::Form;
+
+/// Lets scripts of other origins read all fields about limits that the response has.
+pub(crate) fn expose_all(headers: &mut HeaderMap) {
+    expose(headers, HeaderFields::names().iter());
+}
 
 /// Adds the state of a key, after the lists of other layers.
 pub(crate) fn say_in_flight(

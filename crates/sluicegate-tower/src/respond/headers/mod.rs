@@ -24,7 +24,7 @@ use sluicegate_core::ConfigError;
 
 use crate::key::text::unreadable;
 #[cfg(feature = "in-flight")]
-pub(crate) use crate::respond::headers::in_flight::say_in_flight;
+pub(crate) use crate::respond::headers::in_flight::{expose_all, say_in_flight};
 pub use crate::respond::headers::style::LegacyReset;
 use crate::respond::headers::style::{BodyForm, Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET};
 

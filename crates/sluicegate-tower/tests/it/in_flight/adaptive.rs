@@ -80,7 +80,7 @@ async fn retry_after_is_the_time_in_which_what_is_under_way_will_be_done() {
 #[tokio::test]
 async fn grpc_clients_are_told_that_it_is_unavailable_and_when_to_come_back() {
     let service =
-        InFlightLayer::new(fixed(1).build().unwrap()).respond(GrpcStatus::new()).layer(service_fn(hello));
+        InFlightLayer::new(fixed(1).build().unwrap()).responder(GrpcStatus::new()).layer(service_fn(hello));
     let _first = service.clone().oneshot(ask("/")).await.unwrap();
     let refused = service.oneshot(ask("/")).await.unwrap();
     let status = tonic::Status::from_header_map(refused.headers()).unwrap();

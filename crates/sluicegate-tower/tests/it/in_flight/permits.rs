@@ -258,12 +258,22 @@ async fn limits_around_it_give_back_what_they_spent_where_the_server_says_no_pee
 #[tokio::test]
 async fn fields_and_answers_can_be_chosen() {
     let uploads = InFlightLayer::new(InFlight::new("uploads", 1).unwrap()).key(by_header());
-    let service = uploads.headers(HeaderFields::None).respond(GrpcStatus::new()).layer(service_fn(hello));
+    let service = uploads.headers(HeaderFields::None).responder(GrpcStatus::new()).layer(service_fn(hello));
     let first = send(&service, "ada").await;
     assert!(first.headers().is_empty());
     let refused = send(&service, "ada").await;
     assert_eq!((refused.status(), field(&refused, "grpc-status")), (StatusCode::OK, "8"));
     assert_eq!(field(&refused, "grpc-retry-pushback-ms"), "1000");
+}
+
+#[tokio::test]
+async fn scripts_of_other_origins_may_read_the_fields_of_what_is_served_and_of_what_is_refused() {
+    let uploads = InFlightLayer::new(InFlight::new("uploads", 1).unwrap()).key(by_header());
+    let service = uploads.expose_headers().layer(service_fn(hello));
+    let first = send(&service, "ada").await;
+    assert_eq!(field(&first, "access-control-expose-headers"), "ratelimit-policy, ratelimit");
+    let refused = send(&service, "ada").await;
+    assert_eq!(field(&refused, "access-control-expose-headers"), "ratelimit-policy, ratelimit, retry-after");
 }
 
 /// It was once told as an exceeded policy of a made-up quota.
@@ -295,7 +305,7 @@ async fn whoever_prefers_text_or_speaks_grpc_is_told_in_the_same_words() {
     let refused = service.clone().oneshot(browser).await.unwrap();
     assert_eq!(field(&refused, "content-type"), "text/plain; charset=utf-8");
     assert_eq!(refused.into_body().collect().await.unwrap().to_bytes(), format!("T{words}\n"));
-    let refused = send(&uploads.respond(GrpcStatus::new()).layer(service_fn(hello)), "ada").await;
+    let refused = send(&uploads.responder(GrpcStatus::new()).layer(service_fn(hello)), "ada").await;
     let status = tonic::Status::from_header_map(refused.headers()).unwrap();
     assert_eq!((status.code(), status.message()), (tonic::Code::ResourceExhausted, &*format!("t{words}")));
     assert_eq!(status.get_details_quota_failure().unwrap().violations[0].subject, "uploads");

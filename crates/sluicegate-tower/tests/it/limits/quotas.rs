@@ -1,5 +1,10 @@
 //! Quotas that requests bring for their keys.
 
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use http::{Request, StatusCode};
 use serde_json::json;
 use sluicegate_core::policy::Quotas;
@@ -7,9 +12,10 @@ use sluicegate_core::{Key, MemoryStore, Policy, Quota};
 use sluicegate_tower::key::{HeaderKey, RequestView};
 use sluicegate_tower::limits::{ChosenQuotas, Limits};
 use sluicegate_tower::{Limit, RateLimitLayer};
+use tokio::task::JoinSet;
 use tower::Layer;
 
-use crate::support::{Handler, described, number, problem, send, service, store};
+use crate::support::{Handler, described, number, paused_store, problem, send, service, store};
 
 /// A request of a customer, whose plan stands in a header.
 fn of(customer: &str, plan: &str) -> Request<()> {
@@ -134,5 +140,108 @@ async fn refunds_go_to_the_key_under_its_own_quota() {
             (response.status(), number(&response, "x-ratelimit-remaining")),
             (StatusCode::OK, Some(3))
         );
+    }
+}
+
+/// The answer of a database to every question.
+#[derive(Clone, Copy)]
+enum Answer {
+    PerHour(u64),
+    Error,
+    Never,
+}
+
+/// A database that answers after 100 ms, and counts what it is asked.
+#[derive(Clone)]
+struct Database {
+    asked: Arc<AtomicUsize>,
+    answer: Arc<Mutex<Answer>>,
+}
+
+impl Database {
+    fn new(answer: Answer) -> Self {
+        Self { asked: Arc::default(), answer: Arc::new(Mutex::new(answer)) }
+    }
+
+    async fn quota(self) -> Result<Quota, &'static str> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let answer = *self.answer.lock().unwrap();
+        match answer {
+            Answer::PerHour(limit) => Ok(Quota::per_hour(limit)),
+            Answer::Error => Err("the database is down"),
+            Answer::Never => std::future::pending().await,
+        }
+    }
+
+    fn limit(&self) -> Limit {
+        let api = Policy::gcra("api", "2/h").on(&paused_store()).unwrap();
+        let database = self.clone();
+        Limit::new(api).key(HeaderKey::new("x-customer").unwrap()).quota_by_cached(
+            Duration::from_secs(60),
+            |request| Some(request.headers.get("x-customer")?.to_str().ok()?.to_owned()),
+            move |_| database.clone().quota(),
+        )
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn quotas_of_a_database_are_asked_for_once_at_a_time_and_stay_while_it_is_down() {
+    use Answer::{Error, Never, PerHour};
+    let database = Database::new(PerHour(1_000));
+    let (service, _) = service(database.limit());
+    for (step, (pause_ms, answer, asked, limits)) in [
+        (0, PerHour(1_000), 1, vec![(1_000, 50)]),
+        (59_000, PerHour(2_000), 1, vec![(1_000, 50)]),
+        (2_000, PerHour(2_000), 2, vec![(1_000, 49), (2_000, 1)]),
+        (0, PerHour(3_000), 2, vec![(2_000, 50)]),
+        (61_000, Error, 3, vec![(2_000, 50)]),
+        (500, Error, 3, vec![(2_000, 50)]),
+        (600, Error, 4, vec![(2_000, 50)]),
+        (1_100, Never, 5, vec![(2_000, 50)]),
+        (1_100, PerHour(3_000), 6, vec![(2_000, 49), (3_000, 1)]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        *database.answer.lock().unwrap() = answer;
+        let began = tokio::time::Instant::now();
+        let mut all = JoinSet::new();
+        for _ in 0..50 {
+            let service = service.clone();
+            all.spawn(async move { number(&send(&service, of("acme", "")).await, "x-ratelimit-limit") });
+        }
+        let mut shown = BTreeMap::new();
+        for limit in all.join_all().await {
+            *shown.entry(limit.unwrap()).or_insert(0) += 1;
+        }
+        assert_eq!(shown.into_iter().collect::<Vec<_>>(), limits, "step {step}");
+        assert_eq!(database.asked.load(Ordering::Relaxed), asked, "step {step}");
+        assert!(began.elapsed() <= Duration::from_secs(1), "step {step}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_the_database_never_told_has_the_quota_of_the_policy_while_it_is_down() {
+    let database = Database::new(Answer::Error);
+    let (service, _) = service(database.limit());
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(send(&service, of("acme", "")).await.status().as_u16());
+    }
+    assert_eq!((statuses, database.asked.load(Ordering::Relaxed)), (vec![200, 200, 429], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_invented_keys_the_last_ten_thousand_are_remembered() {
+    let database = Database::new(Answer::PerHour(5));
+    let (service, _) = service(database.limit());
+    for customer in 0..=10_000 {
+        send(&service, of(&customer.to_string(), "")).await;
+    }
+    for (customer, asked) in [("9999", 10_001), ("0", 10_002)] {
+        send(&service, of(customer, "")).await;
+        assert_eq!(database.asked.load(Ordering::Relaxed), asked, "{customer}");
     }
 }

@@ -319,7 +319,7 @@ fn a_refusal_in_grpc_is_told_as_any_other() {
         let spans = Spans::of_this_process();
         run(async {
             let limit = by_header(limiter(Policy::gcra("calls", "1/min")));
-            let layer = RateLimitLayer::builder(limit).respond(GrpcStatus::new()).build().unwrap();
+            let layer = RateLimitLayer::builder(limit).responder(GrpcStatus::new()).build().unwrap();
             let service = layer.layer(service_fn(async |_: Request<()>| {
                 Ok::<_, std::convert::Infallible>(Response::new(Body::default()))
             }));

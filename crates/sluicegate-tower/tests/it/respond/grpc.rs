@@ -56,7 +56,7 @@ fn check(client: &'static str) -> tonic::Request<HealthCheckRequest> {
 #[tokio::test]
 async fn a_client_is_told_when_to_come_back() {
     let limit = by_client(Limit::new(limiter(Policy::fixed_window("calls", "1/h"))));
-    let layer = RateLimitLayer::builder(limit).respond(GrpcStatus::new());
+    let layer = RateLimitLayer::builder(limit).responder(GrpcStatus::new());
     let layer = layer.spread_retry_after_by(|| Duration::from_secs(7_200)).build().unwrap();
     let mut client = connect(layer).await;
     client.check(check("ada")).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_client_is_told_when_to_come_back() {
 #[tokio::test]
 async fn a_stream_is_decided_when_it_begins() {
     let limit = by_client(Limit::new(limiter(Policy::fixed_window("calls", "1/h"))));
-    let layer = RateLimitLayer::builder(limit).respond(GrpcStatus::new()).build().unwrap();
+    let layer = RateLimitLayer::builder(limit).responder(GrpcStatus::new()).build().unwrap();
     let mut client = connect(layer).await;
     let mut stream = client.watch(check("ada")).await.unwrap().into_inner();
     assert!(stream.message().await.unwrap().is_some());
@@ -90,8 +90,8 @@ async fn a_stream_is_decided_when_it_begins() {
 async fn a_stream_is_in_flight_until_its_client_drops_it() {
     let streams = InFlight::new("streams", 1).unwrap();
     let layer = InFlightLayer::new(streams.clone()).key(HeaderKey::new("x-client").unwrap());
-    let at_once = layer.clone().respond(GrpcStatus::new());
-    let in_time = layer.respond(GrpcStatus::new()).wait_up_to(Duration::from_secs(3_600));
+    let at_once = layer.clone().responder(GrpcStatus::new());
+    let in_time = layer.responder(GrpcStatus::new()).wait_up_to(Duration::from_secs(3_600));
     let (mut impatient, mut patient) = (connect(at_once).await, connect(in_time).await);
     let mut first = impatient.watch(check("ada")).await.unwrap().into_inner();
     assert!(first.message().await.unwrap().is_some());
@@ -108,7 +108,7 @@ async fn a_stream_is_in_flight_until_its_client_drops_it() {
 #[tokio::test]
 async fn an_outage_is_unavailable() {
     let limit = by_client(Limit::new(broken(Policy::gcra("calls", "1/h").on_outage(OnOutage::Deny), false)));
-    let layer = RateLimitLayer::builder(limit).respond(GrpcStatus::new());
+    let layer = RateLimitLayer::builder(limit).responder(GrpcStatus::new());
     let refused = connect(layer.build().unwrap()).await.check(check("ada")).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
     assert_eq!(refused.message(), "the rate limiter gave no answer");
@@ -123,7 +123,7 @@ async fn what_can_never_pass_is_not_to_be_tried_again() {
     // The limit was made smaller while the server ran.
     let smaller = Policy::gcra("calls", "4/h").build().unwrap();
     limiter.replace(smaller, sluicegate_core::limiter::Inherit::Reset).unwrap();
-    let layer = RateLimitLayer::builder(limit).respond(GrpcStatus::new()).build().unwrap();
+    let layer = RateLimitLayer::builder(limit).responder(GrpcStatus::new()).build().unwrap();
     let refused = connect(layer).await.check(check("ada")).await.unwrap_err();
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert!(refused.get_details_retry_info().is_none());
@@ -144,7 +144,7 @@ async fn a_missing_key_has_the_code_of_its_status() {
     ] {
         let limit = by_client(Limit::new(limiter(Policy::gcra("calls", "9/h"))));
         let limit = limit.on_missing_key(OnMissingKey::Reject(status));
-        let layer = RateLimitLayer::builder(limit).respond(GrpcStatus::new()).build().unwrap();
+        let layer = RateLimitLayer::builder(limit).responder(GrpcStatus::new()).build().unwrap();
         let refused = connect(layer).await.check(HealthCheckRequest::default()).await.unwrap_err();
         assert_eq!(refused.code(), code, "{status}");
         assert!(!refused.message().is_empty() && refused.details().is_empty());
@@ -154,7 +154,7 @@ async fn a_missing_key_has_the_code_of_its_status() {
 /// The response to the second request of a content type behind a limit of one.
 async fn refused(content_type: &'static str) -> Response<Body> {
     let limit = by_client(Limit::new(limiter(Policy::gcra("calls", "1/min"))));
-    let layer = RateLimitLayer::builder(limit).respond(GrpcOr::new(ProblemJson::new())).build().unwrap();
+    let layer = RateLimitLayer::builder(limit).responder(GrpcOr::new(ProblemJson::new())).build().unwrap();
     let service = layer
         .layer(service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Body::default())) }));
     let request = || {

@@ -106,11 +106,11 @@ async fn a_grpc_client_is_told_in_its_own_words() {
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         let limit = by_header(limiter.clone());
         let response = if plain {
-            let layer = RateLimitLayer::builder(limit).respond(GrpcStatus::new()).build().unwrap();
+            let layer = RateLimitLayer::builder(limit).responder(GrpcStatus::new()).build().unwrap();
             send(&layer.layer(Handler::default()), request).await
         } else {
             let layer =
-                RateLimitLayer::builder(limit).respond(GrpcOr::new(ProblemJson::new())).build().unwrap();
+                RateLimitLayer::builder(limit).responder(GrpcOr::new(ProblemJson::new())).build().unwrap();
             send(&layer.layer(Handler::default()), request).await
         };
         assert_eq!(response.status(), StatusCode::OK);
