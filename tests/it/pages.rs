@@ -22,8 +22,9 @@ edition = "2024"
 axum = "0.8"
 metrics-exporter-prometheus = { version = "0.18", default-features = false }
 sluicegate = { path = "ROOT/crates/sluicegate", features = ["deferred", "in-flight", "overflow", "redis", "rules", "secrets", "status"] }
-tokio = { version = "1", features = ["macros", "net", "rt-multi-thread"] }
+tokio = { version = "1", features = ["macros", "net", "rt-multi-thread", "test-util"] }
 tower = { version = "0.5", features = ["util"] }
+tower-http = { version = "0.6", default-features = false, features = ["cors"] }
 tracing = { version = "0.1", default-features = false }
 
 [workspace]

@@ -14,6 +14,89 @@ use tower::ServiceExt;
 use super::pasted::cookbook;
 use super::{OK, PEER, REFUSED, ask, held, passes, request, status, with};
 
+/// The status and the fields of a response, and its body as text.
+async fn read(
+    app: &axum::Router,
+    request: http::Request<axum::body::Body>,
+) -> (u16, http::HeaderMap, String) {
+    let response = app.clone().oneshot(request).await.unwrap();
+    let (head, body) = response.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    (head.status.as_u16(), head.headers, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_whole_api_holds_a_customer_to_its_plan_and_tells_scripts_of_another_origin() {
+    let app = cookbook::a_whole_api::api(&paused_store()).unwrap();
+    let origin = ("origin", "https://shop.example.com");
+    let ada = [("x-api-key", "of ada"), origin];
+    assert_eq!(passes(&app, (0..120).map(|_| ask(Method::GET, "/items", &ada))).await, 100);
+    let (status, fields, body) = read(&app, ask(Method::GET, "/items", &ada)).await;
+    assert_eq!((status, &*body), (REFUSED, r#"{"error":"too many requests: try again in 1 s"}"#));
+    for (name, value) in [
+        ("x-ratelimit-limit", "100"),
+        ("retry-after", "1"),
+        ("cache-control", "no-store"),
+        ("content-type", "application/json"),
+        ("access-control-allow-origin", origin.1),
+    ] {
+        assert_eq!(fields[name], value, "{name}");
+    }
+    let exposed = fields["access-control-expose-headers"].to_str().unwrap();
+    assert!(exposed.contains("retry-after") && exposed.contains("x-ratelimit-limit"), "{exposed}");
+
+    let preflight = [origin, ("access-control-request-method", "PUT")];
+    assert_eq!(passes(&app, (0..2_000).map(|_| ask(Method::OPTIONS, "/files", &preflight))).await, 2_000);
+    assert_eq!(passes(&app, (0..2_000).map(|_| ask(Method::GET, "/health", &[]))).await, 2_000);
+
+    let upload = |bytes: &str| ask(Method::PUT, "/files", &[ada[0], ("content-length", bytes)]);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let mut statuses = Vec::new();
+    for bytes in ["30000000", "30000000", "60000000", "20000000", "1"] {
+        statuses.push(read(&app, upload(bytes)).await.0);
+    }
+    assert_eq!(statuses, [OK, REFUSED, 403, OK, REFUSED]);
+
+    let mut exports = held(&app, (0..2).map(|_| ask(Method::GET, "/exports", &ada))).await;
+    let (status, fields, body) = read(&app, ask(Method::GET, "/exports", &ada)).await;
+    assert_eq!(status, REFUSED);
+    assert!(body.contains("at most 2"), "{body}");
+    let exposed = fields["access-control-expose-headers"].to_str().unwrap();
+    assert!(exposed.contains("retry-after") && exposed.contains("ratelimit"), "{exposed}");
+    exports.pop();
+    assert_eq!(read(&app, ask(Method::GET, "/exports", &ada)).await.0, OK);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hostile_client_of_a_whole_api_has_one_address_and_one_spelling_of_a_user() {
+    let app = cookbook::a_whole_api::api(&paused_store()).unwrap();
+    let login = |user: &str, password: &str| {
+        let mut request = ask(Method::POST, "/login", &[("content-type", "application/json")]);
+        *request.body_mut() = format!(r#"{{"user": "{user}", "password": "{password}"}}"#).into();
+        request
+    };
+    for _ in 0..20 {
+        assert_eq!(read(&app, login("victim", "right")).await.0, OK, "what goes well does not count");
+    }
+    let mut tries = 0;
+    for spelling in ["victim", "Victim", "VICTIM", " victim", "victim ", "vIctim", "\\u0076ictim", "viCtim"] {
+        tries += usize::from(read(&app, login(spelling, "wrong")).await.0 == 401);
+    }
+    assert_eq!(tries, 5);
+    for user in 0..100 {
+        tries += usize::from(read(&app, login(&format!("user-{user}"), "wrong")).await.0 == 401);
+    }
+    assert_eq!(tries, 50, "of an address, whatever users it tries");
+    // Of 600, those that went through have spent 70; refused logins gave theirs back.
+    let invented = |number: usize| ask(Method::GET, "/items", &[("x-api-key", &number.to_string())]);
+    let mut statuses = std::collections::BTreeMap::new();
+    for number in 0..1_000 {
+        *statuses.entry(read(&app, invented(number)).await.0).or_insert(0) += 1;
+    }
+    assert_eq!(statuses, std::collections::BTreeMap::from([(401, 530), (REFUSED, 470)]));
+    assert_eq!(read(&app, ask(Method::GET, "/health", &[])).await.0, OK);
+}
+
 #[tokio::test]
 async fn logins_that_fail_count_for_the_user_at_an_address_and_those_that_go_well_do_not() {
     let (store, clock) = store();

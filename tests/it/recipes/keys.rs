@@ -2,9 +2,11 @@
 
 use std::net::SocketAddr;
 
+use axum::Router;
 use axum::extract::ConnectInfo;
+use axum::routing::post;
 use http::{Method, Request};
-use sluicegate::{Limit, Policy, RateLimitLayer};
+use sluicegate::{Limit, Policy, RateLimitExt, RateLimitLayer};
 use sluicegate_tests::memory::store;
 
 use super::pasted::keys;
@@ -70,4 +72,17 @@ async fn a_caller_is_an_api_key_for_each_method_and_otherwise_an_address() {
 async fn a_user_that_a_layer_around_the_limit_adds_has_a_bucket() {
     let app = keys::a_request_without_a_key::app(&store().0).unwrap();
     assert_eq!(passes(&app, (0..150).map(|_| from(PEER, Method::GET, &[]))).await, 100);
+}
+
+#[tokio::test]
+async fn a_user_has_five_tries_however_its_name_is_spelled() {
+    let (fields, limit) = keys::a_field_of_the_body::logins(&store().0).unwrap();
+    let app = Router::new().route("/", post(|body: String| async { body })).rate_limit(limit).layer(fields);
+    let login = |user: &&str| {
+        let mut asked = ask(Method::POST, "/", &[]);
+        *asked.body_mut() = format!(r#"{{"user":"{user}"}}"#).into();
+        asked
+    };
+    assert_eq!(passes(&app, ["ada", "Ada", " ADA", "ada ", "aDa", "ada", "Ada"].iter().map(login)).await, 5);
+    assert_eq!(passes(&app, ["bob"; 7].iter().map(login)).await, 5);
 }

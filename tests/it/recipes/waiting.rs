@@ -1,21 +1,22 @@
 //! The recipes of the page on waiting.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
+use futures_util::future::join_all;
 use http::header::{COOKIE, LOCATION, RETRY_AFTER, SET_COOKIE};
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use sluicegate::{Policy, RedisStore};
+use sluicegate::{Policy, RateLimitLayer, RedisStore};
 use sluicegate_tests::memory::{paused_store, store};
 use sluicegate_tests::servers::Server;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-use super::pasted::waiting;
+use super::pasted::{getting_started, migration, waiting};
 use super::{OK, PEER, REFUSED, ask, behind, held, passes, request, statuses};
 
 const SECRET: &[u8] = b"a secret of sixteen bytes, or more";
@@ -27,6 +28,77 @@ async fn of_four_hundred_uploads_at_once_those_wait_that_come_within_five_second
     let fates = statuses(&app, (0..400).map(|_| request(PEER))).await;
     assert_eq!(fates, BTreeMap::from([(OK, 11), (REFUSED, 389)]));
     assert_eq!(began.elapsed(), Duration::from_secs(5));
+}
+
+/// What became of twenty calls of each of two tasks: how many were admitted, the errors of the others, and how long it took.
+async fn two_tasks<F: Future<Output = Result<(), String>> + Send + 'static>(
+    call: impl Fn() -> F,
+) -> (usize, BTreeSet<String>, Duration) {
+    let began = Instant::now();
+    let tasks = [(); 2].map(|()| tokio::spawn(join_all((0..20).map(|_| call()).collect::<Vec<_>>())));
+    let (mut admitted, mut errors) = (0, BTreeSet::new());
+    for task in tasks {
+        for result in task.await.unwrap() {
+            match result {
+                Ok(()) => admitted += 1,
+                Err(error) => _ = errors.insert(error),
+            }
+        }
+    }
+    (admitted, errors, began.elapsed())
+}
+
+/// The other recipes that wait outside of a layer; [`super::cookbook`] has that of the webhooks.
+#[tokio::test(start_paused = true)]
+async fn two_tasks_on_one_limiter_have_a_turn_or_an_error_that_says_why() {
+    let store = paused_store();
+    let mail = Policy::gcra("mail", "3/h").on(&store).unwrap();
+    let mails = two_tasks(move || {
+        let mail = mail.clone();
+        async move {
+            let sent = getting_started::a_limit_without_http::send(&mail, "ada").await;
+            sent.map_err(|error| error.to_string())
+        }
+    });
+    let error = "policy \"mail\": a turn would come in 1200 s, and the longest wait is 5 s".to_owned();
+    assert_eq!(mails.await, (3, BTreeSet::from([error]), Duration::ZERO));
+
+    let user = Policy::gcra("user", "10/s burst 20").on(&store).unwrap();
+    let calls = two_tasks(move || {
+        let user = user.clone();
+        async move {
+            let ready = migration::governor::until_ready(&user, "ada").await;
+            ready.map_err(|error| error.to_string())
+        }
+    });
+    assert_eq!(calls.await, (40, BTreeSet::new(), Duration::from_secs(2)));
+}
+
+/// The recipes that wait in a layer, and are limiters on their page.
+#[tokio::test(start_paused = true)]
+async fn forty_requests_at_once_wait_for_as_many_turns_as_the_queue_of_a_recipe_has() {
+    let store = paused_store();
+    let [nodelay, queue, partly] = migration::nginx_limit_req::limiters(&store).unwrap();
+    let reports = migration::resilience4j::reports(&store).unwrap();
+    for (limiter, passed, waited_ms) in [(nodelay, 21, 0), (queue, 21, 2_000), (partly, 21, 1_200)] {
+        let (app, began) = (behind(RateLimitLayer::new(limiter)), Instant::now());
+        let fates = statuses(&app, (0..40).map(|_| request(PEER))).await;
+        assert_eq!(fates, BTreeMap::from([(OK, passed), (REFUSED, 40 - passed)]));
+        assert_eq!(began.elapsed(), Duration::from_millis(waited_ms));
+    }
+    // Ten in this period and, as it ends within the longest wait, ten in the next one.
+    tokio::time::advance(Duration::from_millis(400)).await;
+    let fates = statuses(&behind(RateLimitLayer::new(reports)), (0..40).map(|_| request(PEER))).await;
+    assert_eq!(fates, BTreeMap::from([(OK, 20), (REFUSED, 20)]));
+}
+
+#[tokio::test]
+async fn a_handler_that_waits_for_five_seconds_serves_two_tasks_of_a_key_as_one() {
+    let app = getting_started::a_limit_where_the_handler_is::router();
+    let upload = || ask(Method::POST, "/upload", &[("x-api-key", "ada")]);
+    // Two of ten units a minute for each; the next turn is farther away than the wait.
+    let fates = statuses(&app, (0..40).map(|_| upload())).await;
+    assert_eq!(fates, BTreeMap::from([(OK, 5), (REFUSED, 35)]));
 }
 
 #[tokio::test(start_paused = true)]
