@@ -19,7 +19,7 @@ use crate::text::Fault;
 /// Zones come from the database of the system, such as `/usr/share/zoneinfo`, when the first quota of this period is read. The borders up
 /// to the year 2100 are kept for as long as the process runs, four bytes each, once for each unit and zone; after 2100 all periods are as
 /// long as the longest. Borders count on the clock of the store. Instances with different databases agree once the last
-/// of them has begun a period: a key's units count until the end that they were first given.
+/// of them has begun a period.
 ///
 /// ```
 /// use sluicegate_core::calendar::CalendarPeriod;
@@ -62,6 +62,12 @@ impl CalendarPeriod {
     pub fn around(self, at_us: u64) -> (u64, u64) {
         let period = self.number(at_us);
         (self.start_us(period), self.start_us(period.saturating_add(1)))
+    }
+
+    /// A number for the calendar, the same in every process.
+    pub(crate) fn id(self) -> u32 {
+        // FNV-1a.
+        self.0.name.bytes().fold(0x811c_9dc5, |id, byte| (id ^ u32::from(byte)).wrapping_mul(0x0100_0193))
     }
 
     pub(crate) fn longest_us(self) -> NonZeroU64 {

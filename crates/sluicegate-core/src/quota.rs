@@ -97,7 +97,7 @@ impl Quota {
 
     /// `limit` units in each period of the calendar, such as a month in a time zone.
     ///
-    /// It is counted by a fixed window with the borders of the calendar, whatever the algorithm of its policy. As text
+    /// It is counted by a fixed window with the borders of the calendar, whatever the algorithm of its policy; a debt ends with its period. As text
     /// `1000000/month`, `100/day in Asia/Seoul`, `5/week from monday`, `20/quarter`, `50/year in UTC`. [`period`](Self::period) is the
     /// longest of the periods.
     pub fn in_calendar(limit: u64, period: CalendarPeriod) -> Self {
@@ -108,12 +108,14 @@ impl Quota {
     /// Carries unused units of one period over to the next, up to `units`. As text `carry over 200`, or `carry over 20%` of the limit.
     ///
     /// A period begins with the limit plus the unused units, at most `units` of them: the unused units of several idle periods do not add up
-    /// beyond that. A key that is unknown to the store has the limit. Carried units are like all others: unused ones
-    /// are carried over again.
+    /// beyond that. Carried units are like all others: unused ones are carried over again. In periods of a calendar, a debt ends with its
+    /// period.
     ///
     /// It is short for a token bucket that is refilled at the borders, with a burst of the limit plus `units`, in which newcomers
-    /// [start](Self::starting_with) with the limit. So a full key is forgotten after two to three periods without a request,
-    /// and then has the limit again.
+    /// [start](Self::starting_with) with the limit. So a key that is unknown to the store has the limit, and a full key is forgotten
+    /// as many periods after it became full as fill a burst, and has the limit again: with a tenth of the limit carried over, a key that
+    /// spends nothing has eleven tenths in two periods, and then ten. A request that spends nothing, such as a refused one, does not
+    /// prolong this, but makes a forgotten key known again.
     ///
     /// ```
     /// use std::time::Duration;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use sluicegate_core::algorithm::Rule;
 use sluicegate_core::clock::micros;
 use sluicegate_core::error::{StoreError, StoreErrorKind};
 use sluicegate_core::key::Key;
@@ -137,8 +138,13 @@ pub(super) fn is_owed_on(error: &StoreError) -> bool {
 /// The used units of a quota: more than all of it, if more was charged.
 fn used(quota: &PolicyQuota, status: &QuotaStatus) -> u64 {
     let used = status.capacity().saturating_sub(status.remaining());
-    // The longer the time to rest, the more was charged, except where spends fade by themselves.
-    used.max(quota.rule().drains_in(micros(status.reset_after())).unwrap_or(0))
+    match (quota.rule(), quota.rule().drains_in(micros(status.reset_after()))) {
+        // The longer the time to rest, the more was charged.
+        (_, Some(drains)) => used.max(drains),
+        // However much was charged in a window, it ends with it: all that is owed may have been.
+        (Rule::FixedWindow(_) | Rule::CalendarWindow(_), None) if status.remaining() == 0 => u64::MAX,
+        _ => used,
+    }
 }
 
 /// The one task that settles. However it ends, debts that it has not tried to charge are owed again, and another task may begin.

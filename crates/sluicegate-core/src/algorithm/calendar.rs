@@ -1,14 +1,15 @@
 //! Windows of a calendar, whose lengths differ.
 
 use super::shape::{Looked, Shape, SpendState};
-use super::{FixedWindow, NEVER, Numbers, Slot, Spent, State};
+use super::{FixedWindow, NEVER, Numbers, Slot, Spent, StartingWindow, State};
 use crate::calendar::CalendarPeriod;
 
 /// A fixed window, or a bucket that is refilled at borders, whose windows are periods of a [calendar](CalendarPeriod).
 ///
 /// It is the algorithm of equal windows on another clock. On the third day of the seventh period that clock shows seven times the longest
-/// period plus three days. It never stops and never goes back; it only jumps at the end of a shorter period. Debts
-/// and units that are carried over end at borders of the calendar, however long the periods between them are. States have real times.
+/// period plus three days. It never stops and never goes back; it only jumps at the end of a shorter period. Units that are carried
+/// over come and go at borders of the calendar, however long the periods between them are, and a debt ends with its period. States
+/// have real times.
 ///
 /// # Source
 /// As [`FixedWindow`]. The calendar is that of the crate `jiff`.
@@ -33,22 +34,37 @@ use crate::calendar::CalendarPeriod;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CalendarWindow {
-    window: FixedWindow,
+pub struct InCalendar<S> {
+    window: S,
     period: CalendarPeriod,
 }
 
-impl CalendarWindow {
-    pub(super) fn new(window: FixedWindow, period: CalendarPeriod) -> Self {
+/// A fixed window, or a bucket that is refilled at borders, by the periods of a calendar.
+pub type CalendarWindow = InCalendar<FixedWindow>;
+
+/// A token bucket that is refilled at the borders of a calendar, under which newcomers start with less than a burst.
+pub type StartingCalendar = InCalendar<StartingWindow>;
+
+impl StartingCalendar {
+    /// The bucket alone, in which an unknown key has a whole burst.
+    pub(super) fn bucket(&self) -> CalendarWindow {
+        InCalendar { window: self.window.bucket(), period: self.period }
+    }
+}
+
+#[expect(private_bounds, reason = "only the windows that are named above are of this kind")]
+impl<S: Shape> InCalendar<S> {
+    pub(super) fn new(window: S, period: CalendarPeriod) -> Self {
         Self { window, period }
     }
 
-    /// The fixed windows that include the calendar period of this moment.
-    pub(super) fn at(&self, now_us: u64) -> FixedWindow {
-        let (start_us, end_us) = self.period.around(now_us);
-        let length = end_us.saturating_sub(start_us).try_into().unwrap_or_else(|_| self.period.longest_us());
-        // Consecutive months of one length are the same windows.
-        self.window.in_windows_of(length, start_us)
+    /// The borders that a store without a calendar needs to decide at this moment, the first one first: all at which a state that
+    /// matters can begin or end, one more before them and two after them.
+    pub(super) fn borders(&self, now_us: u64) -> Vec<u64> {
+        let lasting = self.window.longest_spend_us() / self.period.longest_us();
+        let current = self.period.number(now_us);
+        let numbers = current.saturating_sub(lasting)..=current.saturating_add(lasting).saturating_add(2);
+        numbers.map(|number| self.period.start_us(number)).collect()
     }
 
     /// Converts a moment of the calendar to the clock of equal windows.
@@ -96,15 +112,15 @@ impl CalendarWindow {
 }
 
 /// Converts a state to the calendar and passes it on.
-struct Real<S>(CalendarWindow, S);
+struct Real<S, T>(InCalendar<S>, T);
 
-impl<S: SpendState> SpendState for Real<S> {
+impl<S: Shape, T: SpendState> SpendState for Real<S, T> {
     fn settle(self, after: Option<State>) {
         self.1.settle(after.map(|state| self.0.real_state(state)));
     }
 }
 
-impl Shape for CalendarWindow {
+impl<S: Shape> Shape for InCalendar<S> {
     fn capacity(&self) -> u64 {
         self.window.capacity()
     }
@@ -125,18 +141,18 @@ impl Shape for CalendarWindow {
         self.window.drains_in(span_us)
     }
 
-    /// The numbers of windows as long as the longest: a store that decides in another language asks the rule
-    /// [of a moment](super::Rule::at).
+    /// Those of windows as long as the longest, and the calendar itself instead of a border.
     fn numbers(&self) -> Numbers {
-        self.window.numbers()
+        self.window.numbers().in_calendar(self.period.id())
     }
 
     fn words(&self, state: State) -> [u64; 3] {
-        self.window.words(state)
+        let [until_us, count, closed] = self.window.words(self.equal_state(state));
+        [self.real(until_us), count, closed]
     }
 
-    fn of_words(&self, words: [u64; 3]) -> State {
-        self.window.of_words(words)
+    fn of_words(&self, [until_us, count, closed]: [u64; 3]) -> State {
+        self.real_state(self.window.of_words([self.equal(until_us), count, closed]))
     }
 
     fn slot(&self, state: State, now_us: u64, cost: u64) -> Slot {
@@ -200,10 +216,46 @@ impl Shape for CalendarWindow {
 
     fn lease_lasts_us(&self, after: State, at_us: u64, behind: u64) -> u64 {
         let at_us = self.equal(at_us);
-        self.real_span(at_us, self.window.lease_lasts_us(self.equal_state(after), at_us, behind))
+        let lasts_us = self.window.lease_lasts_us(self.equal_state(after), at_us, behind);
+        // At the border itself, the next period has begun.
+        self.real_span(at_us, lasts_us.saturating_add(1)).saturating_sub(1)
     }
 
     fn outstanding(&self, state: State, now_us: u64) -> u64 {
         self.window.outstanding(self.equal_state(state), self.equal(now_us))
+    }
+
+    fn weight(&self, state: State, now_us: u64) -> (u64, u64) {
+        self.window.weight(self.equal_state(state), self.equal(now_us))
+    }
+
+    fn reset_after_us(&self, state: State, now_us: u64) -> u64 {
+        let equal_us = self.equal(now_us);
+        self.real_span(equal_us, self.window.reset_after_us(self.equal_state(state), equal_us))
+    }
+
+    fn begun(&self, now_us: u64) -> State {
+        self.real_state(self.window.begun(self.equal(now_us)))
+    }
+
+    fn full(&self, now_us: u64) -> State {
+        self.real_state(self.window.full(self.equal(now_us)))
+    }
+
+    fn plain(&self, state: State, now_us: u64) -> State {
+        self.real_state(self.window.plain(self.equal_state(state), self.equal(now_us)))
+    }
+
+    fn kept(&self, state: State, now_us: u64) -> State {
+        self.real_state(self.window.kept(self.equal_state(state), self.equal(now_us)))
+    }
+
+    fn without(&self, state: State, now_us: u64, turn: &Spent) -> Option<State> {
+        let (state, turn) = (self.equal_state(state), self.equal_spent(turn));
+        Some(self.real_state(self.window.without(state, self.equal(now_us), &turn)?))
+    }
+
+    fn at_level(&self, level: u64, now_us: u64) -> State {
+        self.real_state(self.window.at_level(level, self.equal(now_us)))
     }
 }

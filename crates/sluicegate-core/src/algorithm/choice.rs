@@ -122,11 +122,13 @@ impl Algorithm {
 
     /// The rule of a quota under this algorithm, without a calendar, and for keys that start full.
     pub(super) fn rule(self, quota: Checked) -> Result<Rule, ConfigError> {
-        let window = |from_us| FixedWindow::new(quota, from_us).map(Rule::FixedWindow);
+        let window = |from_us| FixedWindow::new(quota, from_us);
         let bucket = |queue_above| Gcra::new(quota, queue_above).map(Rule::Gcra);
         match self {
-            Self::FixedWindow(Anchor::FirstHit) | Self::TokenBucket(Refill::Interval) => window(None),
-            Self::FixedWindow(Anchor::Epoch) | Self::TokenBucket(Refill::AlignedInterval) => window(Some(0)),
+            Self::FixedWindow(Anchor::FirstHit) => Ok(Rule::FixedWindow(window(None)?.ending_debts())),
+            Self::FixedWindow(Anchor::Epoch) => Ok(Rule::FixedWindow(window(Some(0))?.ending_debts())),
+            Self::TokenBucket(Refill::Interval) => window(None).map(Rule::FixedWindow),
+            Self::TokenBucket(Refill::AlignedInterval) => window(Some(0)).map(Rule::FixedWindow),
             Self::SlidingLog => SlidingLog::new(quota, None).map(Rule::SlidingLog),
             Self::SlidingLogIn(parts) => SlidingLog::new(quota, Some(parts)).map(Rule::SlidingLog),
             Self::SlidingCounter => SlidingCounter::new(quota).map(Rule::SlidingCounter),

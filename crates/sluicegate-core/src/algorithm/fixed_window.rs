@@ -16,7 +16,8 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// begin on whole multiples of the period since the clock's epoch, or with a key's first unit.
 ///
 /// A fixed window is a bucket of `limit` tokens that gets `limit` tokens at each border, so the interval token
-/// bucket is the same code with a `burst` of its own. A debt larger than a window carries into the next.
+/// bucket is the same code with a `burst` of its own. A debt in a window ends with the window, however large it is; a debt in a
+/// bucket is paid back at one border after the other.
 ///
 /// # Source
 /// Folklore; the documentation of Redis' `INCR` describes it ("pattern: rate limiter"); this version has no race. Turns ahead
@@ -50,6 +51,8 @@ pub struct FixedWindow {
     limit: NonZeroU64,
     period_us: NonZeroU64,
     burst: u64,
+    /// The most used units that outlast a border, before it gives `limit` of them back.
+    lasting: u64,
     /// When the first window after the epoch begins, if all keys have the same windows; less than a period.
     from_us: Option<u64>,
     /// The count above which a charge is forgotten.
@@ -76,15 +79,28 @@ impl FixedWindow {
                 format!("a burst of {burst} takes longer than ten years to refill at {}", quota.quota),
             ));
         }
-        let rule = Self { limit, period_us, burst, from_us, ceiling: 0 };
+        let rule = Self { limit, period_us, burst, lasting: u64::MAX, from_us, ceiling: 0 };
         Ok(rule.with_debt(quota.most_debt()))
+    }
+
+    /// These windows, in which a debt ends at the next border.
+    pub(super) fn ending_debts(self) -> Self {
+        Self { lasting: self.burst, ..self }
     }
 
     /// The number of borders until `used` units are given back.
     #[inline]
     fn borders(&self, used: u64) -> u64 {
+        let used = used.min(self.lasting);
         // Avoids the division when there is no debt.
         if used <= self.limit.get() { u64::from(used > 0) } else { used.div_ceil(self.limit.get()) }
+    }
+
+    /// The moment from which on a cost fits that does not fit now.
+    #[inline]
+    fn opens_us(&self, window: &WindowBounds, cost: u64) -> u64 {
+        let excess = window.used.min(self.lasting).saturating_add(cost).saturating_sub(self.burst);
+        self.after_borders(window.start_us, self.borders(excess).max(1))
     }
 
     #[inline]
@@ -120,7 +136,7 @@ impl FixedWindow {
         let passed = elapsed_us / self.period_us;
         WindowBounds {
             start_us: self.after_borders(start_us, passed),
-            used: used.saturating_sub(passed.saturating_mul(self.limit.get())),
+            used: used.min(self.lasting).saturating_sub(passed.saturating_mul(self.limit.get())),
             closed,
         }
     }
@@ -142,11 +158,6 @@ impl FixedWindow {
     fn is_over(window: &WindowBounds, now_us: u64) -> bool {
         window.closed && now_us < window.start_us
     }
-
-    /// These numbers, for windows of this length, one of which begins at `begin_us`.
-    pub(super) fn in_windows_of(self, period_us: NonZeroU64, begin_us: u64) -> Self {
-        Self { period_us, from_us: Some(begin_us % period_us), ..self }
-    }
 }
 
 impl Shape for FixedWindow {
@@ -164,12 +175,13 @@ impl Shape for FixedWindow {
     }
 
     fn drains_in(&self, span_us: u64) -> Option<u64> {
-        Some(quotient(span_us, self.limit, self.period_us))
+        (self.lasting == u64::MAX).then(|| quotient(span_us, self.limit, self.period_us))
     }
 
     fn numbers(&self) -> Numbers {
+        // A border of a window gives all units back, however many.
         Numbers::new(2)
-            .then(self.limit.get())
+            .then(if self.lasting > self.limit.get() { self.limit.get() } else { EXACT })
             .then(self.period_us.get())
             .then(self.burst)
             .then(self.ceiling)
@@ -195,10 +207,10 @@ impl Shape for FixedWindow {
             return Slot::at(NEVER);
         }
         let window = self.window(state, now_us);
-        Slot::at(match window.used.saturating_add(cost).checked_sub(self.burst) {
-            None | Some(0) if Self::is_over(&window, now_us) => window.start_us,
-            None | Some(0) => now_us,
-            Some(excess) => self.after_borders(window.start_us, self.borders(excess)),
+        Slot::at(match window.used.saturating_add(cost) <= self.burst {
+            true if Self::is_over(&window, now_us) => window.start_us,
+            true => now_us,
+            false => self.opens_us(&window, cost),
         })
     }
 
@@ -220,8 +232,7 @@ impl Shape for FixedWindow {
             return None;
         }
         let used = window.used.saturating_add(cost);
-        let excess = used.saturating_sub(self.burst);
-        let passed = excess == 0;
+        let passed = used <= self.burst;
         let (state, used, opens_us) = if passed {
             let spends = cost > 0;
             let state =
@@ -231,7 +242,7 @@ impl Shape for FixedWindow {
             (state, used, self.after_borders(window.start_us, 1))
         } else {
             settle.settle(None);
-            (state, window.used, self.after_borders(window.start_us, self.borders(excess)))
+            (state, window.used, self.opens_us(&window, cost))
         };
         let available_after_us = if used == 0 { 0 } else { opens_us.saturating_sub(now_us) };
         Some(self.looked(passed, (state, now_us), self.burst.saturating_sub(used), available_after_us))
@@ -253,14 +264,16 @@ impl Shape for FixedWindow {
         self.state(window)
     }
 
-    /// Each border since the spend has given `limit` units back, the oldest units first.
+    /// Each border since the spend has given `limit` units back, the oldest units first, and the first border has ended the debt.
     fn give_back(&self, state: State, now_us: u64, spent: &Spent, give: u64) -> (State, u64) {
         let mut window = self.window(state, now_us);
         let spent_in_us = self.window(spent.after, spent.at_us).start_us;
         let borders = window.start_us.saturating_sub(spent_in_us) / self.period_us;
         let drained = borders.saturating_mul(self.limit.get());
-        let leaked = drained.saturating_sub(spent.found.saturating_sub(spent.given_since));
-        let given = give.min(spent.cost.saturating_sub(leaked)).min(window.used);
+        let lasting = if borders > 0 { self.lasting } else { u64::MAX };
+        let found = spent.found.saturating_sub(spent.given_since);
+        let last = found.saturating_add(spent.cost).min(lasting);
+        let given = give.min(last.saturating_sub(found.max(drained))).min(window.used);
         window.used = window.used.saturating_sub(given);
         (self.state(window), given)
     }
@@ -312,6 +325,6 @@ impl Shape for FixedWindow {
     fn outstanding(&self, state: State, now_us: u64) -> u64 {
         let window = self.window(state, now_us);
         let ahead = window.start_us.saturating_sub(now_us).div_ceil(self.period_us.get());
-        window.used.saturating_add(ahead.saturating_mul(self.limit.get()))
+        window.used.saturating_add(ahead.saturating_mul(self.limit.get().min(self.lasting)))
     }
 }

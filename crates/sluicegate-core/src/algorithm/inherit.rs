@@ -50,7 +50,8 @@ use crate::text::words;
 #[non_exhaustive]
 pub enum Inherit {
     /// With the spent units: 50 of 100 become 50 of 10, a debt of 40. No key gains by the replacement, whatever
-    /// the old and the new algorithm. A debt under a sliding counter or log is forgotten after its periods.
+    /// the old and the new algorithm. A debt under a fixed window ends with the window, and
+    /// under a sliding counter or log it is forgotten after its periods.
     #[default]
     Spent,
     /// With no past: every key has the whole new burst, or the units that an unknown key [starts](crate::Quota::starting_with) with.

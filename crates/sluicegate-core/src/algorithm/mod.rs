@@ -51,7 +51,7 @@ mod sliding_counter;
 mod sliding_log;
 mod starting;
 
-pub use self::calendar::CalendarWindow;
+pub use self::calendar::{CalendarWindow, InCalendar, StartingCalendar};
 use self::checked::Checked;
 pub use self::choice::Algorithm;
 pub use self::fixed_window::FixedWindow;
@@ -64,7 +64,7 @@ pub use self::shape::Balance;
 pub(crate) use self::shape::{Looked, SpendState};
 pub use self::sliding_counter::SlidingCounter;
 pub use self::sliding_log::SlidingLog;
-pub use self::starting::{Starting, StartingCalendar, StartingGcra, StartingWindow};
+pub use self::starting::{Starting, StartingGcra, StartingWindow};
 
 /// A moment that never comes: no wait makes this cost fit.
 pub const NEVER: u64 = u64::MAX;

@@ -37,7 +37,16 @@ impl Numbers {
         self
     }
 
-    /// The number of the algorithm: 1 for GCRA, 2 for fixed windows, 3 for sliding counters, 4 for sliding logs.
+    /// The numbers of these windows by the periods of a calendar.
+    pub(super) fn in_calendar(mut self, id: u32) -> Self {
+        self.kind = 5;
+        let [.., border, _] = &mut self.numbers;
+        *border = id.into();
+        self
+    }
+
+    /// The number of the algorithm: 1 for GCRA, 2 for fixed windows, 3 for sliding counters, 4 for sliding logs, 5 for windows of a
+    /// calendar.
     pub fn kind(&self) -> u8 {
         self.kind
     }

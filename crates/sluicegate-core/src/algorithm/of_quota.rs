@@ -1,6 +1,6 @@
 //! Makes a [`Rule`] from a quota, or says why its algorithm cannot count it.
 
-use super::{Algorithm, CalendarWindow, Checked, Rule, Starting};
+use super::{Algorithm, Checked, InCalendar, Rule, Starting};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
 
@@ -24,11 +24,13 @@ impl Rule {
             ));
         }
         let missing = missing(algorithm, quota)?;
-        let rule = algorithm.rule(checked)?;
-        let rule = match (rule, quota.calendar()) {
-            (rule, None) => rule,
+        Ok(match (algorithm.rule(checked)?, quota.calendar()) {
             (Self::FixedWindow(window), Some(period)) if algorithm.is_aligned() => {
-                Self::CalendarWindow(CalendarWindow::new(window, period))
+                let window = window.ending_debts();
+                match missing {
+                    0 => Self::CalendarWindow(InCalendar::new(window, period)),
+                    _ => Self::StartingCalendar(InCalendar::new(Starting::new(window, missing), period)),
+                }
             }
             (_, Some(period)) => {
                 let problem = format!(
@@ -36,14 +38,11 @@ impl Rule {
                 );
                 return Err(ConfigError::new(ConfigErrorKind::Quota, problem));
             }
-        };
-        Ok(match rule {
-            Self::CalendarWindow(window) if missing > 0 => {
-                Self::StartingCalendar(Starting::new(window, missing))
+            (Self::Gcra(bucket), None) if missing > 0 => Self::StartingGcra(Starting::new(bucket, missing)),
+            (Self::FixedWindow(bucket), None) if missing > 0 => {
+                Self::StartingWindow(Starting::new(bucket, missing))
             }
-            Self::Gcra(bucket) if missing > 0 => Self::StartingGcra(Starting::new(bucket, missing)),
-            Self::FixedWindow(bucket) if missing > 0 => Self::StartingWindow(Starting::new(bucket, missing)),
-            rule => rule,
+            (rule, None) => rule,
         })
     }
 }

@@ -2,8 +2,8 @@
 
 use super::shape::{Balance, Looked, Shape, SpendState};
 use super::{
-    CalendarWindow, FixedWindow, Gcra, Numbers, SlidingCounter, SlidingLog, Slot, Spent, Starting,
-    StartingCalendar, StartingGcra, StartingWindow, State,
+    CalendarWindow, FixedWindow, Gcra, Numbers, SlidingCounter, SlidingLog, Slot, Spent, StartingCalendar,
+    StartingGcra, StartingWindow, State,
 };
 
 /// Defines `Rule` from the list of its kinds, with the `match` that sends each question to the kind's `Shape`.
@@ -128,18 +128,13 @@ impl Rule {
         matches!(self, Self::StartingGcra(_) | Self::StartingWindow(_) | Self::StartingCalendar(_))
     }
 
-    /// The rule at this moment, for a store that decides in another language, without a calendar.
-    ///
-    /// It is this rule itself, except under periods of a [calendar](CalendarWindow): then it is the rule of equal windows that include the
-    /// period of that moment. Two rules of different moments agree on all borders that both have.
-    #[must_use]
-    pub fn at(&self, now_us: u64) -> Self {
+    /// The borders of a [calendar](CalendarWindow) that a store without one needs to decide at this moment, in microseconds and in order:
+    /// some before, and at least two after it. All other rules have none.
+    pub fn borders(&self, now_us: u64) -> Vec<u64> {
         match self {
-            Self::CalendarWindow(rule) => Self::FixedWindow(rule.at(now_us)),
-            Self::StartingCalendar(rule) => {
-                Self::StartingWindow(Starting::new(rule.bucket().at(now_us), rule.missing()))
-            }
-            rule => *rule,
+            Self::CalendarWindow(rule) => rule.borders(now_us),
+            Self::StartingCalendar(rule) => rule.borders(now_us),
+            _ => Vec::new(),
         }
     }
 
@@ -306,8 +301,8 @@ questions! {
     pub fn outstanding(&self, state: State, now_us: u64) -> u64;
 
     /// The units that come back within this span without other requests: a bucket that is this
-    /// far from rest has that many units in it. `None` for sliding windows, where the past counts less and less by
-    /// itself.
+    /// far from rest has that many units in it. `None` for windows whose debts end with them, and for sliding
+    /// windows, where the past counts less and less by itself.
     pub fn drains_in(&self, span_us: u64) -> Option<u64>;
 
     /// Microseconds until the whole capacity is back.

@@ -1,7 +1,7 @@
 //! Buckets in which an unknown key starts with less than a whole burst.
 
 use super::shape::Shape;
-use super::{CalendarWindow, FixedWindow, Gcra, Numbers, Slot, Spent, State};
+use super::{FixedWindow, Gcra, Numbers, Slot, Spent, State};
 
 /// A bucket in which an unknown key starts with less than a burst.
 ///
@@ -51,9 +51,6 @@ pub type StartingGcra = Starting<Gcra>;
 /// A token bucket that refills at intervals, under which newcomers start with less than a burst.
 pub type StartingWindow = Starting<FixedWindow>;
 
-/// A token bucket that is refilled at the borders of a calendar, under which newcomers start with less than a burst.
-pub type StartingCalendar = Starting<CalendarWindow>;
-
 #[expect(private_bounds, reason = "only the buckets that are named above are of this kind")]
 impl<S: Shape> Starting<S> {
     pub(super) fn new(bucket: S, missing: u64) -> Self {
@@ -63,11 +60,6 @@ impl<S: Shape> Starting<S> {
     /// The bucket alone, in which an unknown key has a whole burst.
     pub(super) fn bucket(&self) -> S {
         self.bucket
-    }
-
-    /// The units of a burst that a newcomer lacks.
-    pub(super) fn missing(&self) -> u64 {
-        self.missing
     }
 
     /// The time for which a full bucket is kept, in microseconds.

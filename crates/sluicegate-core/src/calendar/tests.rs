@@ -78,44 +78,9 @@ proptest! {
                 prop_assert_ne!(first_day(unit, &zone, slot.opens_us), day);
             }
             prop_assert_eq!(rule.remaining(state, now_us), 6 - model.1);
-            // A store that knows no calendar decides by the windows of this moment.
-            let plain = rule.at(now_us);
-            prop_assert_eq!(plain.remaining(state, now_us), 6 - model.1);
-            prop_assert_eq!(plain.reset_after_us(state, now_us), rule.reset_after_us(state, now_us));
-        }
-    }
-
-    #[test]
-    fn what_is_left_is_carried_over_up_to_the_bound_and_debts_are_taken_from_what_follows(
-        moments in moments(),
-        is_charged in prop::collection::vec(any::<bool>(), 60),
-    ) {
-        let rule = Rule::new(Algorithm::Gcra, "10/month in Europe/Berlin carry over 40%".parse().unwrap()).unwrap();
-        let (zone, months) = (zone("Europe/Berlin"), |day: Date| i64::from(day.year()) * 12 + i64::from(day.month()));
-        let (mut state, mut left, mut month) = (State::REST, 10_i64, None);
-        for ((now_us, cost), is_charged) in moments.into_iter().zip(is_charged) {
-            if state.until_us <= now_us {
-                // The key is unknown: it was full, or never seen.
-                (left, month) = (10, None);
-            }
-            let now = months(first_day("month", &zone, now_us));
-            for _ in month.map_or(now, |month| month)..now {
-                left = (left + 10).min(14);
-            }
-            month = Some(now);
-            let cost = cost * 2;
-            if is_charged {
-                let (after, taken) = rule.charge(state, now_us, cost);
-                (state, left) = (after, left - i64::try_from(taken).unwrap());
-            } else if rule.slot(state, now_us, cost).opens_us == now_us {
-                state = rule.spend(state, now_us, now_us, cost);
-                left -= i64::try_from(cost).unwrap();
-                prop_assert!(left >= 0);
-            } else {
-                prop_assert!(left < i64::try_from(cost).unwrap());
-                state = rule.spend(state, now_us, now_us, 0);
-            }
-            prop_assert_eq!(i64::try_from(rule.remaining(state, now_us)).unwrap(), left.max(0));
+            // A store that knows no calendar decides by the borders of this moment.
+            let (borders, around) = (rule.borders(now_us), period.around(now_us));
+            prop_assert!(borders.is_sorted() && [around.0, around.1].iter().all(|border| borders.contains(border)));
         }
     }
 }

@@ -36,7 +36,7 @@ impl RateLimiter {
     ///
     /// A debt has a ceiling, ten bursts or ten limits, whichever is more, or the ceiling of
     /// [`PolicyBuilder::debt_up_to`](crate::policy::PolicyBuilder::debt_up_to): units above it are forgotten, so that one charge cannot
-    /// lock a key out for years.
+    /// lock a key out for years. In a fixed window or a period of a calendar, a debt ends with it.
     ///
     /// ```
     /// use std::time::Duration;

@@ -100,7 +100,8 @@ fn units_that_come_back_and_are_spent_again_warn_once() {
     _ = answer(at.limiter.charge(key_of("ada"), 70));
     assert_eq!(at.told(), [(100, 100, 100)], "a debt is no more than all of it");
     at.clock.advance(31 * DAY);
-    assert_eq!(at.spend("ada", 1), [(50, 51, 100)], "a debt is taken from the next month");
+    assert_eq!(at.spend("ada", 49), [], "a debt ends with its month");
+    assert_eq!(at.spend("ada", 1), [(50, 50, 100)]);
 }
 
 #[test]

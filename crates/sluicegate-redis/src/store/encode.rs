@@ -2,9 +2,13 @@
 //!
 //! ```text
 //! numbers, per quota 49 bytes:
-//!   u8    kind: 1 GCRA, 2 fixed window, 3 sliding counter, 4 sliding log; +128 if newcomers lack units of a burst
+//!   u8    kind: 1 GCRA, 2 fixed window, 3 sliding counter, 4 sliding log, 5 window of a calendar; +128 if newcomers lack units of a burst
 //!   6 f64 numbers of the rule, as `Numbers` has them; -1 for one that is never reached
-//! behind them:
+//! then, per quota of a calendar:
+//!   f64   the number of the calendar
+//!   f64   number of borders
+//!   f64   per border its moment
+//! last:
 //!   f64   the moment at which the policy replaced another one here; 0 if it has not
 //! text:
 //!   u8    number of quotas; +128 if the policy has a version, which follows as f64
@@ -38,9 +42,9 @@ const NAMED: u8 = 64;
 /// Added to the number of quotas of a policy that has a version.
 const VERSIONED: u8 = 128;
 
-/// The numbers of the rules. The script reads the numbers of one quota at a time.
-pub(super) fn numbers(rules: &[Rule], replaced_us: u64) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(49 * rules.len() + 8);
+/// The numbers of the rules at this moment, in microseconds. The script reads the numbers of one quota at a time.
+pub(super) fn numbers(rules: &[Rule], now_us: u64, replaced_us: u64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(49 * rules.len());
     for numbers in rules.iter().map(Rule::numbers) {
         bytes.push(kind(&numbers));
         for number in numbers.all() {
@@ -48,6 +52,13 @@ pub(super) fn numbers(rules: &[Rule], replaced_us: u64) -> Vec<u8> {
                 Numbers::NONE => bytes.extend_from_slice(&(-1.0_f64).to_le_bytes()),
                 number => push(&mut bytes, number),
             }
+        }
+    }
+    for (rule, borders) in rules.iter().map(|rule| (rule, rule.borders(now_us))) {
+        if let (false, [.., calendar, _]) = (borders.is_empty(), rule.numbers().all()) {
+            push(&mut bytes, calendar);
+            push(&mut bytes, borders.len() as u64);
+            borders.into_iter().for_each(|border| push(&mut bytes, border));
         }
     }
     push(&mut bytes, replaced_us);

@@ -39,34 +39,10 @@ pub(super) struct Prepared {
     pub(super) is_onlooker: bool,
     /// Whether keys may bring quotas of their own.
     pub(super) takes_quotas: bool,
-    calendar: Option<CalendarRules>,
-}
-
-/// A policy with periods of a calendar, of which Redis knows only the current ones. To the script it is a new policy when a period
-/// of another length begins, its keys keep their spent units.
-///
-/// The script accepts any windows that share one border with the calendar. So it does not matter which side of the border its clock
-/// is on, or the clock of another instance: units spent before the border count until it, and units spent after it count after it.
-#[derive(Debug)]
-struct CalendarRules {
-    policy: Policy,
-    /// The policy for the script at these moments, in microseconds.
+    /// Whether a quota has periods of a calendar. Redis knows only the borders around this moment, which are part of the numbers.
+    pub(super) has_calendar: bool,
+    /// The policy with the borders at these moments, in microseconds.
     current: Mutex<Option<(Range<u64>, Arc<Prepared>)>>,
-}
-
-impl CalendarRules {
-    fn of(policy: &Policy) -> Option<Self> {
-        let has_periods = policy.quotas().iter().any(|quota| quota.quota().calendar().is_some());
-        has_periods.then(|| Self { policy: policy.clone(), current: Mutex::default() })
-    }
-
-    /// The moments around this one at which all quotas are in the same periods.
-    fn around(&self, now_us: u64) -> Range<u64> {
-        let periods = self.policy.quotas().iter().filter_map(|quota| quota.quota().calendar());
-        periods
-            .map(|period| period.around(now_us))
-            .fold(0..u64::MAX, |all, (start_us, end_us)| all.start.max(start_us)..all.end.min(end_us))
-    }
 }
 
 impl Prepared {
@@ -78,11 +54,13 @@ impl Prepared {
         replaced_us: u64,
     ) -> Result<Self, ConfigError> {
         encode::check(policy)?;
-        let (rules, calendar) = (rules(policy, 0), CalendarRules::of(policy));
+        let rules = rules(policy);
         Ok(Self {
             stem: key::stem(prefix, policy.name()),
-            numbers: encode::numbers(&rules, replaced_us),
+            numbers: encode::numbers(&rules, 0, replaced_us),
             text: encode::text(policy, &rules),
+            has_calendar: has_calendar(policy),
+            current: Mutex::default(),
             rules,
             way: match inherit {
                 Inherit::Reset => 0,
@@ -97,9 +75,7 @@ impl Prepared {
             is_final: policy.takes_quotas() && !policy.gives_back(),
             counts_rejected: policy.counts_rejected(),
             is_onlooker: false,
-            // The rules of each period are like quotas that a key brings: it continues from the last rules.
-            takes_quotas: policy.takes_quotas() || calendar.is_some(),
-            calendar,
+            takes_quotas: policy.takes_quotas(),
         })
     }
 
@@ -110,29 +86,50 @@ impl Prepared {
     pub(super) fn under(&self, policy: &PreparedPolicy, own: &OwnQuotas) -> Result<Arc<Self>, ConfigError> {
         own.prepared(policy, || {
             encode::check(own.policy())?;
-            Ok(self.with_rules(own.policy(), 0, CalendarRules::of(own.policy())))
+            let rules = rules(own.policy());
+            Ok(Self {
+                stem: self.stem.clone(),
+                numbers: encode::numbers(&rules, 0, self.replaced_us),
+                text: encode::text(own.policy(), &rules),
+                has_calendar: has_calendar(own.policy()),
+                current: Mutex::default(),
+                rules,
+                ..*self
+            })
         })
     }
 
-    /// This policy at this moment, in microseconds: it changes over time if a quota has periods of a calendar.
+    /// This policy at this moment, in microseconds: the borders change if a quota has periods of a calendar.
     pub(super) fn at(self: &Arc<Self>, now_us: impl Fn() -> u64) -> Arc<Self> {
-        let Some(calendar) = &self.calendar else { return Arc::clone(self) };
+        if !self.has_calendar {
+            return Arc::clone(self);
+        }
         let now_us = now_us();
-        let mut current = calendar.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         match &*current {
             Some((moments, prepared)) if moments.contains(&now_us) => Arc::clone(prepared),
             _ => {
-                let prepared = Arc::new(self.with_rules(&calendar.policy, now_us, None));
-                *current = Some((calendar.around(now_us), Arc::clone(&prepared)));
+                let prepared = Arc::new(Self {
+                    stem: self.stem.clone(),
+                    numbers: encode::numbers(&self.rules, now_us, self.replaced_us),
+                    text: self.text.clone(),
+                    rules: self.rules.clone(),
+                    current: Mutex::default(),
+                    ..**self
+                });
+                *current = Some((self.around(now_us), Arc::clone(&prepared)));
                 prepared
             }
         }
     }
 
-    fn with_rules(&self, policy: &Policy, now_us: u64, calendar: Option<CalendarRules>) -> Self {
-        let rules = rules(policy, now_us);
-        let (numbers, text) = (encode::numbers(&rules, self.replaced_us), encode::text(policy, &rules));
-        Self { stem: self.stem.clone(), numbers, text, rules, calendar, ..*self }
+    /// The moments around this one at which all quotas are in the same periods.
+    fn around(&self, now_us: u64) -> Range<u64> {
+        let borders = self.rules.iter().flat_map(|rule| rule.borders(now_us));
+        borders.fold(0..u64::MAX, |around, border_us| match border_us <= now_us {
+            true => around.start.max(border_us)..around.end,
+            false => around.start..around.end.min(border_us),
+        })
     }
 
     pub(super) fn of_onlooker(self, is_onlooker: bool) -> Self {
@@ -140,6 +137,10 @@ impl Prepared {
     }
 }
 
-fn rules(policy: &Policy, now_us: u64) -> Vec<Rule> {
-    policy.quotas().iter().map(|quota| quota.rule().at(now_us)).collect()
+fn rules(policy: &Policy) -> Vec<Rule> {
+    policy.quotas().iter().map(|quota| *quota.rule()).collect()
+}
+
+fn has_calendar(policy: &Policy) -> bool {
+    policy.quotas().iter().any(|quota| quota.quota().calendar().is_some())
 }

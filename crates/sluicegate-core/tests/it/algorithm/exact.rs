@@ -262,7 +262,7 @@ impl Exact for Refills {
     }
 }
 
-/// Fixed window: a count per window, `count + cost <= limit`; what a debt exceeds a window by counts in the next.
+/// Fixed window: a count per window, `count + cost <= limit`; a debt ends with its window.
 struct Windows {
     terms: Terms,
     aligned: bool,
@@ -272,14 +272,11 @@ struct Windows {
 
 impl Windows {
     fn at(&self, now: u64) -> (u64, u64) {
-        let (period, limit) = (units(self.terms.period), units(self.terms.limit));
-        let (begin, count) = self.current.unwrap_or((now, 0));
-        let borders = now.saturating_sub(begin) / period;
-        let count = count.saturating_sub(borders.saturating_mul(limit));
-        match count {
-            0 if self.aligned => (now - now % period, 0),
-            0 => (now, 0),
-            _ => (begin + borders * period, count),
+        let period = units(self.terms.period);
+        match self.current.filter(|(begin, _)| now.saturating_sub(*begin) < period) {
+            Some(current) => current,
+            None if self.aligned => (now - now % period, 0),
+            None => (now, 0),
         }
     }
 

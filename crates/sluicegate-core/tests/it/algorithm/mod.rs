@@ -1,6 +1,8 @@
 //! What each algorithm decides: by hand, by others' vectors, and beside exact models of their definitions.
 
 mod back;
+#[cfg(feature = "calendar")]
+mod calendar;
 pub(crate) mod exact;
 mod invariants;
 pub(crate) mod model;

@@ -268,3 +268,27 @@ fn what_was_spent_before_a_reset_makes_no_room_after_it() {
         }
     }
 }
+
+/// Once, 8 of 10 a month under a limit of 3 refused for 33 days.
+#[test]
+fn units_above_a_lower_limit_end_with_their_window() {
+    let windows = ["h by fixed-window", "h by fixed-window-from-first-hit"];
+    let calendar: &[_] = if cfg!(feature = "calendar") { &["month", "week in Asia/Seoul"] } else { &[] };
+    for window in windows.iter().chain(calendar) {
+        let (store, clock) = store();
+        let policy = |limit: u64| Policy::gcra("p", format!("{limit}/{window}")).build().unwrap();
+        let limiter = RateLimiter::new(&store, policy(10)).unwrap();
+        let _ = answer(limiter.charge("k", 8));
+        let reset_after = answer(limiter.peek("k")).reset_after();
+        limiter.replace(policy(3), Inherit::Spent).unwrap();
+        assert_eq!(answer(limiter.peek("k")).retry_after(), Some(reset_after), "{window}");
+        // The units still count under a higher limit.
+        limiter.replace(policy(9), Inherit::Spent).unwrap();
+        assert_eq!(remaining(&limiter, "k"), 1, "{window}");
+        limiter.replace(policy(3), Inherit::Spent).unwrap();
+        clock.advance(reset_after - us(1));
+        assert_eq!(remaining(&limiter, "k"), 0, "{window}");
+        clock.advance(us(1));
+        assert_eq!(remaining(&limiter, "k"), 3, "{window}");
+    }
+}

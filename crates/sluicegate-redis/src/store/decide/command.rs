@@ -113,8 +113,8 @@ fn is_plain(asks: &[KeyAsk]) -> bool {
 /// Bytes instead of arguments: each further argument of a command costs Redis more than the few bytes
 /// in it.
 fn order(orders: &mut Vec<u8>, ask: &KeyAsk, (is_plain, expires, is_last): (bool, bool, bool), text: u8) {
-    // An ask with a mark takes the long way.
-    let is_short = is_plain && ask.marked_us.unwrap_or(0) == 0;
+    // An ask with a mark or a calendar takes the long way.
+    let is_short = is_plain && ask.marked_us.unwrap_or(0) == 0 && !ask.prepared.has_calendar;
     let mode = ask.mode.number() + if is_short { 0 } else { 128 };
     let Prepared { way, gives_back, is_onlooker, counts_rejected, takes_quotas, .. } = *ask.prepared;
     // With several slots, the refusal is known only when all slots have answered.

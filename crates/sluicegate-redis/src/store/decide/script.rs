@@ -11,7 +11,7 @@
 //! The shortest way is for requests that spend from one bucket, the most usual ones: a call that has only those ends with it.
 //! The short way is a flat loop without functions or tables, for values with only the asker's own rules, as almost all values are. It
 //! decides a lease alone, or directly after a spend of its bucket. Everything else takes the long way: several rules in a value, turns,
-//! refunds, units that are marked, the same bucket twice, a lease that several quotas cut. All ways consist of the same `open` and
+//! refunds, units that are marked, calendars, the same bucket twice, a lease that several quotas cut. All ways consist of the same `open` and
 //! `close`. The long way is a function inside the loop of the short one, and costs nothing for calls that do not need it.
 
 use std::sync::LazyLock;
@@ -19,11 +19,12 @@ use std::sync::LazyLock;
 use crate::store::slot::Script;
 
 /// The algorithms in the order of their numbers, which begin at 1: the name in the script, and the file.
-const ALGORITHMS: [(&str, &str); 4] = [
+const ALGORITHMS: [(&str, &str); 5] = [
     ("gcra", include_str!("lua/gcra.lua")),
     ("window", include_str!("lua/window.lua")),
     ("counter", include_str!("lua/counter.lua")),
     ("log", include_str!("lua/log.lua")),
+    ("calendar", include_str!("lua/calendar.lua")),
 ];
 
 /// The modes in the order of their numbers, which begin at 0, by their names in the script.
@@ -40,8 +41,9 @@ pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(text()
 
 fn text() -> String {
     let [open, close] = ["open", "close"].map(|name| of_each(name, &ALGORITHMS));
-    // The last one is the log, whose state is not a bucket's.
-    let [open_bucket, close_bucket] = ["open", "close"].map(|name| of_each(name, &ALGORITHMS[..KINDS - 1]));
+    // The state of a log, the fourth one, is not a bucket's, and calendars take the long way.
+    let [open_bucket, close_bucket] = ["open", "close"].map(|name| of_each(name, &ALGORITHMS[..3]));
+    let [open_short, close_short] = ["open", "close"].map(|name| of_each(name, &ALGORITHMS[..4]));
     let long: String = ALGORITHMS.iter().map(|(_, file)| part(file, "long")).collect();
     let rules: String =
         ALGORITHMS.iter().map(|(name, _)| format!("[{}] = {name}, ", name.to_uppercase())).collect();
@@ -57,9 +59,9 @@ fn text() -> String {
         include_str!("lua/fast.lua"),
         include_str!("lua/read_state.lua"),
         include_str!("lua/fast_found.lua"),
-        &open,
+        &open_short,
         include_str!("lua/fast_judge.lua"),
-        &close,
+        &close_short,
         include_str!("lua/fast_spend.lua"),
         include_str!("lua/write_state.lua"),
         include_str!("lua/fast_write.lua"),
@@ -126,8 +128,9 @@ mod tests {
         let kinds = policies.map(|policy| {
             policy.expect("every algorithm keeps this quota").quotas()[0].rule().numbers().kind()
         });
-        assert_eq!(kinds.into_iter().max().map(usize::from), Some(KINDS));
-        assert!(text().contains("local GCRA, WINDOW, COUNTER, LOG = 1, 2, 3, 4\n"));
+        // The last one is a calendar's, which no algorithm chooses.
+        assert_eq!(kinds.into_iter().max().map(usize::from), Some(KINDS - 1));
+        assert!(text().contains("local GCRA, WINDOW, COUNTER, LOG, CALENDAR = 1, 2, 3, 4, 5\n"));
     }
 
     #[test]

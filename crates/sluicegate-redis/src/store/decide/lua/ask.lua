@@ -40,7 +40,7 @@ local function ask_at(key, at, values)
   ask.spends = ask.mode == SPEND or ask.mode == RESERVE
   ask.counts = ask.spends and way % 64 >= 32
   at = at + 14
-  for quota = 1, (#ARGV[which] - 8) / 49 do
+  for quota = 1, byte(text) % 128 do
     ask[quota] = unpacked('<d', orders, at)
     ask.most, at = max(ask.most, ask[quota]), at + 8
   end

@@ -11,7 +11,7 @@ while key <= count do
     local mode, which, way, extra, since, cost
     mode, last, which, way, extra, since, cost = unpacked('<BBBBHdd', orders, place)
     local numbers, text = ARGV[which], ARGV[which + 1]
-    local quotas, from = (#numbers - 8) / 49, #text + 1
+    local quotas, from = byte(text) % 128, #text + 1
     local spends, till_last, found_last, written, states, lapsed, floors = false, 0, 0, 0, nil, false, nil
     if way >= 128 and now > deadline then usual, late = false, true end
     if way % 64 >= 32 and mode ~= PEEK then counts = true end

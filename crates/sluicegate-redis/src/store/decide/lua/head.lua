@@ -20,8 +20,9 @@
 --   quotas of their own; 128 more: its request expires), the number of bytes after the costs, since; a cost per quota; and optionally
 --   the longest wait, the time of the spend to give back, 1 if the account is used, 2 if it is a lease and 4 if spends are final, how
 --   long its spend is marked, per quota its cost and its trace, and for a lease the floor that it found, per quota.
--- ARGV[2..]: the rules of each policy, as numbers and as text. After the numbers comes the moment at which it replaced another policy
---   here; 0 if it has not.
+-- ARGV[2..]: the rules of each policy, as numbers and as text. The numbers of all quotas are followed by the borders of each calendar
+--   around this moment: the number of the calendar, the number of borders, and the borders;
+--   last the moment at which it replaced another policy here, or 0 if it has not.
 -- Reply, packed doubles: the time; per request 0, and six numbers per quota: the state found (for a log the newest moment, the
 --   units, and the oldest moment), 0 if the ask passes and otherwise at least 1 (for a log the time when it would), birth and given. After
 --   the numbers of a lease, two more per quota: the floor that it found. sluicegate_core derives the rest. Or the reply of request.lua; or 2 alone:

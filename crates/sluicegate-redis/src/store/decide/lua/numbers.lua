@@ -29,6 +29,68 @@ local function scaled(a, b, c)
   return whole + units, left > 0 and 1 or 0
 end
 
+-- The borders of calendars around this moment, by their numbers: they follow the numbers of the policies.
+local calendars = {}
+for which = 2, #ARGV, 2 do
+  local numbers, at = ARGV[which], byte(ARGV[which + 1]) % 128 * 49 + 1
+  while at < #numbers - 8 do
+    local id, count = unpacked('<dd', numbers, at)
+    local known = calendars[id] or {}
+    for border = 1, #known < count and count or 0 do known[border] = unpacked('<d', numbers, at + 8 + border * 8) end
+    calendars[id], at = known, at + 16 + count * 8
+  end
+end
+
+local function border_at(r, known, number)
+  if number < 1 then return known[1] - (1 - number) * r[2] end
+  if number > #known then return known[#known] + (number - #known) * r[2] end
+  return known[number]
+end
+
+-- The number of the last border up to a moment. Beyond the known ones, all periods are as long as the longest.
+local function number_at(r, known, at)
+  local number = #known
+  if at >= known[number] then return number + floor((at - known[number]) / r[2]) end
+  if at < known[1] then return 1 - ceil((known[1] - at) / r[2]) end
+  while at < known[number] do number = number - 1 end
+  return number
+end
+
+-- The calendar of a rule; nil if no asker of this call has it, because its policy was replaced.
+local function calendar_of(r)
+  return r.kind == CALENDAR and calendars[r[5]] or nil
+end
+
+-- The beginning of the period of a calendar that a moment falls into.
+local function period_at(r, at)
+  local known = calendar_of(r)
+  return known and border_at(r, known, number_at(r, known, at)) or at
+end
+
+-- The moment after this number of borders, as far into its period if that is long enough.
+local function after_borders(r, at, count)
+  local known = calendar_of(r)
+  if not known then return at + count * r[2] end
+  local number = number_at(r, known, at)
+  local since = at - border_at(r, known, number)
+  return min(border_at(r, known, number + count) + since, border_at(r, known, number + count + 1))
+end
+
+-- The number of borders of a calendar after one moment up to another; nil if it is unknown. Instances with other databases of time
+-- zones have other borders: the nearest one counts.
+local function borders_between(r, from, till)
+  local known = calendar_of(r)
+  if not known then return nil end
+  local number = number_at(r, known, till)
+  if border_at(r, known, number + 1) - till < till - border_at(r, known, number) then number = number + 1 end
+  return number - number_at(r, known, from)
+end
+
+-- The number of borders of a calendar at which these units come back.
+local function lumps(r, used)
+  return ceil_div(min(used, r[3]), r[1])
+end
+
 local function is_over(w, at)
   return w.closed == 1 and at < w.start
 end

@@ -20,7 +20,8 @@ end
 -- In units, including windows used up by reserved turns.
 local function outstanding(r, s)
   local w = open(r, s, now)
-  return ceil_div(w.counted, r.per_unit) + (w.start > now and ceil_div(w.start - now, r.period) * r.per_period or 0)
+  local ahead = w.start > now and (borders_between(r, now, w.start) or ceil_div(w.start - now, r.period)) * r.per_period or 0
+  return ceil_div(w.counted, r.per_unit) + ahead
 end
 
 local function remaining(r, s)

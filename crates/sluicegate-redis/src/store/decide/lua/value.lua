@@ -51,6 +51,11 @@ local function as_newcomer(quota)
   quota.birth, quota.given, quota.begun, quota.is_new = NEVER, 0, false, true
 end
 
+-- Until when a bucket that is full at a moment is kept.
+local function kept_until(r, till)
+  return r.kind == GCRA and till + r.keep or after_borders(r, till, r.keep / r.period)
+end
+
 -- When a known key is full, or was. A window does not record it: its state would begin there if the clock went back.
 local function full_at(quota)
   return quota.s == quota.full and quota.full_at or quota.s.till
@@ -58,7 +63,7 @@ end
 
 local function is_known(quota, at)
   local till = full_at(quota)
-  return not quota.is_new and till > 0 and till + quota.r.keep > at
+  return not quota.is_new and till > 0 and kept_until(quota.r, till) > at
 end
 
 -- If newcomers start with less than a burst, an unknown key begins.
@@ -79,11 +84,11 @@ end
 -- The state that is written, and the end of its use. If it has no moment, it has become full just now. A state that is not begun
 -- stays unchanged: the clock may go back to a time when its key was known.
 local function kept_state(quota)
-  local s, keep = quota.s, quota.r.keep
-  if not keep then return s, s.till, quota.birth, quota.given end
+  local s = quota.s
+  if not quota.r.keep then return s, s.till, quota.birth, quota.given end
   if not quota.begun then
     local was = quota.was
-    return was.s, was.s.till > 0 and was.s.till + keep or 0, was.birth, was.given
+    return was.s, was.s.till > 0 and kept_until(quota.r, was.s.till) or 0, was.birth, was.given
   end
   if s.till == 0 then
     local till = full_at(quota)
@@ -91,7 +96,7 @@ local function kept_state(quota)
   elseif s.b == 1 and s.a == 0 and s ~= quota.was.s then
     s = { till = max(s.till, now), a = 0, b = 1 }
   end
-  return s, s.till + keep, quota.birth, quota.given
+  return s, kept_until(quota.r, s.till), quota.birth, quota.given
 end
 
 -- The group with the text at `from`, and the end of the text; nil if it is not a text.
@@ -252,7 +257,7 @@ local function load(key)
     if quota.r.keep then
       local s = quota.s
       quota.was = { s = s, birth = quota.birth, given = quota.given }
-      if quota.rule == window and s.a == 0 and s.b == 0 then
+      if quota.rule ~= gcra and s.a == 0 and s.b == 0 then
         quota.full, quota.full_at = { till = 0, a = 0, b = 0 }, s.till
         quota.s = quota.full
       end

@@ -29,17 +29,16 @@ local window = {}
 
 function window.rule(limit, period, burst, ceiling, from)
   return { limit, period, burst, ceiling, from, kind = WINDOW, capacity = burst, most = burst + limit, ceiling = ceiling,
-    exact = EXACT, per_unit = 1, step = period, per_step = limit, period = period, per_period = limit,
-    refill = ceil_div(burst, limit) * period, from = from - 1 }
+    exact = EXACT, per_unit = 1, step = period, per_step = limit, period = period, per_period = limit < EXACT and limit or burst,
+    refill = ceil_div(burst, limit) * period, from = from - 1, lasting = NEVER }
 end
 
 function window.slot(r, s, at, cost)
   if cost > r.capacity then return NEVER, NEVER end
   local w = open(r, s, at)
-  local excess = w.used + cost - r.capacity
   local opens = at
-  if excess > 0 then
-    opens = w.start + ceil_div(excess, r.per_period) * r.period
+  if w.used + cost > r.capacity then
+    opens = after_borders(r, w.start, max(ceil_div(min(w.used, r.lasting) + cost - r.capacity, r.per_step), 1))
   elseif is_over(w, at) then
     opens = w.start
   end
@@ -53,13 +52,13 @@ function window.refund(r, s, ago, cost)
   return close(r, w)
 end
 
--- Each border since has given units back, the oldest first.
+-- Each border since has given units back, the oldest first, and the first one has ended a debt.
 function window.give_back(r, s, spent, give)
   local w = open(r, s, now)
-  -- Rounded, because past periods of a calendar may be longer or shorter.
-  local borders = floor(max(w.start - open(r, spent.after, spent.at).start, 0) / r.period + 0.5)
-  local leaked = max(borders * r.per_period - spent.before, 0)
-  local given = min(give, max(spent.cost - leaked, 0), w.used)
+  local from = open(r, spent.after, spent.at).start
+  local borders = borders_between(r, from, w.start) or floor(max(w.start - from, 0) / r.period)
+  local last = min(spent.before + spent.cost, borders > 0 and r.lasting or NEVER)
+  local given = min(give, max(last - max(spent.before, borders * r.per_step), 0), w.used)
   w.used = w.used - given
   return close(r, w), given
 end
