@@ -16,7 +16,7 @@ use crate::support::{connected, patient};
 
 const HOUR: u64 = 3_600_000_000;
 
-fn policies() -> [PolicyBuilder; 5] {
+fn policies() -> [PolicyBuilder; 6] {
     [
         Policy::gcra("day", "6/day in Europe/Berlin").refunds(),
         Policy::gcra("month", "20/month in America/New_York carry over 25%"),
@@ -26,6 +26,11 @@ fn policies() -> [PolicyBuilder; 5] {
             .refunds(),
         Policy::gcra("both", "7/month").and("50/d burst 3").named("even"),
         Policy::gcra("short", "5/day in Europe/Berlin burst 12 start 3 by token-bucket-aligned").refunds(),
+        Policy::gcra("week", "9/week in UTC")
+            .and("9/week by fixed-window")
+            .named("even")
+            .and("12/week carry over 5")
+            .named("more"),
     ]
 }
 

@@ -49,6 +49,11 @@ impl Checked {
         }
     }
 
+    /// Whether the period is a week without a calendar. Its windows begin on Mondays.
+    pub(super) fn is_week(self) -> bool {
+        self.quota.calendar().is_none() && self.period_us.get() == 7 * 86_400_000_000
+    }
+
     /// Checks that the period is a whole number of microseconds, which algorithms with windows need.
     pub(super) fn in_windows(self) -> Result<Self, ConfigError> {
         if self.limit.get() == self.quota.limit() {

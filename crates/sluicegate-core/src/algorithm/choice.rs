@@ -122,13 +122,15 @@ impl Algorithm {
 
     /// The rule of a quota under this algorithm, without a calendar, and for keys that start full.
     pub(super) fn rule(self, quota: Checked) -> Result<Rule, ConfigError> {
-        let window = |from_us| FixedWindow::new(quota, from_us);
+        let window = |anchor| match anchor {
+            Anchor::Epoch => FixedWindow::new(quota, Some(if quota.is_week() { MONDAY_US } else { 0 })),
+            Anchor::FirstHit => FixedWindow::new(quota, None),
+        };
         let bucket = |queue_above| Gcra::new(quota, queue_above).map(Rule::Gcra);
         match self {
-            Self::FixedWindow(Anchor::FirstHit) => Ok(Rule::FixedWindow(window(None)?.ending_debts())),
-            Self::FixedWindow(Anchor::Epoch) => Ok(Rule::FixedWindow(window(Some(0))?.ending_debts())),
-            Self::TokenBucket(Refill::Interval) => window(None).map(Rule::FixedWindow),
-            Self::TokenBucket(Refill::AlignedInterval) => window(Some(0)).map(Rule::FixedWindow),
+            Self::FixedWindow(anchor) => Ok(Rule::FixedWindow(window(anchor)?.ending_debts())),
+            Self::TokenBucket(Refill::Interval) => window(Anchor::FirstHit).map(Rule::FixedWindow),
+            Self::TokenBucket(Refill::AlignedInterval) => window(Anchor::Epoch).map(Rule::FixedWindow),
             Self::SlidingLog => SlidingLog::new(quota, None).map(Rule::SlidingLog),
             Self::SlidingLogIn(parts) => SlidingLog::new(quota, Some(parts)).map(Rule::SlidingLog),
             Self::SlidingCounter => SlidingCounter::new(quota).map(Rule::SlidingCounter),
@@ -159,6 +161,9 @@ impl Algorithm {
         matches!(self, Self::FixedWindow(_) | Self::SlidingLog | Self::SlidingLogIn(_) | Self::SlidingCounter)
     }
 }
+
+/// The first Monday after the Unix epoch, which was a Thursday.
+const MONDAY_US: u64 = 4 * 86_400_000_000;
 
 /// All algorithms whose names have no number in them.
 const NAMED: &[(&str, Algorithm)] = &[

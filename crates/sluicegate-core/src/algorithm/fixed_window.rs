@@ -13,7 +13,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 /// Fixed window: at most `limit` units per window.
 ///
 /// At a border up to twice the limit may pass within an instant: that is this algorithm's definition. Windows
-/// begin on whole multiples of the period since the clock's epoch, or with a key's first unit.
+/// begin on whole multiples of the period since the clock's epoch, those of a week on Mondays, or with a key's first unit.
 ///
 /// A fixed window is a bucket of `limit` tokens that gets `limit` tokens at each border, so the interval token
 /// bucket is the same code with a `burst` of its own. A debt in a window ends with the window, however large it is; a debt in a

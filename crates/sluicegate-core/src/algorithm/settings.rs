@@ -26,7 +26,8 @@
 #[non_exhaustive]
 pub enum Anchor {
     /// Windows begin on multiples of the period since the epoch of the store's clock, which is the Unix
-    /// epoch unless the store was given another clock: the full minute, the full hour, midnight UTC.
+    /// epoch unless the store was given another clock: the full minute, the full hour, midnight UTC. Windows of seven days begin
+    /// on Mondays, as weeks do.
     Epoch,
     /// A key's first unit begins its window. The next window begins with the first unit that comes
     /// after the end of that one.
@@ -79,7 +80,7 @@ pub enum Refill {
     Greedy,
     /// `limit` tokens at the end of each period, counted from the first draw on a full bucket.
     Interval,
-    /// `limit` tokens on each multiple of the period since the Unix epoch.
+    /// `limit` tokens on each multiple of the period since the Unix epoch; with a period of seven days, on each Monday.
     AlignedInterval,
 }
 

@@ -134,7 +134,7 @@ fn a_quota_by_the_calendar_prints_as_it_reads() {
     assert_eq!(of_text("1000/month carry over 20%"), of_text("1000/month carry over 200"));
     assert_eq!(of_text("100/d carry over 5"), Quota::per_day(100).carrying_over(5));
     assert_eq!(of_text("5/week in UTC"), of_text("5/w from monday in UTC"));
-    assert_eq!(of_text("5/week"), Quota::new(5, Duration::from_secs(604_800)), "a span of seven days");
+    assert_eq!(of_text("5/week"), Quota::new(5, Duration::from_secs(604_800)), "seven days");
 }
 
 #[test]

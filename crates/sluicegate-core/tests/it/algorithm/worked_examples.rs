@@ -278,3 +278,19 @@ fn a_peek_beside_a_spend_can_refuse_it() {
     assert_eq!(ask().outcome(), Outcome::Denied);
     assert_eq!(answer(spent.peek(&key)).remaining(), 3);
 }
+
+/// Once, `7/week` ended on Thursdays, and `7/week in UTC` on Mondays.
+#[test]
+fn a_week_in_windows_begins_on_monday() {
+    let in_utc = if cfg!(feature = "calendar") { "7/week in UTC" } else { "7/week by fixed-window" };
+    for quota in [in_utc, "7/week by fixed-window", "7/7d by token-bucket-aligned", "7/week carry over 2"] {
+        let (store, clock) = store();
+        let limiter = Policy::gcra("week", quota).on(&store).unwrap();
+        clock.set(secs(1_735_689_600)); // Wednesday, the first of January 2025
+        let monday = secs(5 * 86_400);
+        let left = answer(limiter.check("k").cost(7)).remaining();
+        assert_eq!((left, answer(limiter.check("k")).retry_after()), (0, Some(monday)), "{quota}");
+        clock.advance(monday);
+        assert_eq!(answer(limiter.peek("k")).remaining(), 7, "{quota}");
+    }
+}
