@@ -6,6 +6,7 @@ use std::task::Waker;
 use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::store::{Event, Subject};
 
+use crate::adaptive::Outcome;
 use crate::in_flight::Permits;
 use crate::line::Displaced;
 use crate::permit::{PermitOf, PermitReply, SeatOf};
@@ -84,9 +85,9 @@ impl InFlight {
         NoPermit::new(kind, self.0.name.clone(), self.permits(), self.drains_in())
     }
 
-    pub(super) fn answered(&self, begun: &ServicePermit, is_fault: bool) {
+    pub(super) fn answered(&self, begun: &ServicePermit, outcome: Outcome) {
         if let Some(service) = self.0.permits.service() {
-            self.moved(service.answered(begun, is_fault));
+            self.moved(service.answered(begun, outcome));
         }
     }
 

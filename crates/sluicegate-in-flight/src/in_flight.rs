@@ -101,21 +101,22 @@ impl InFlight {
         InFlightBuilder::new(name.into(), permits)
     }
 
-    /// Gives out as many permits as a service can bear, for all keys together: the number follows how long requests take, and how many of
-    /// them fail.
+    /// Gives out as many permits as a service can bear, for all keys together: the number follows how long requests take, and how many
+    /// answers speak of overload.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use sluicegate_in_flight::adaptive::Outcome;
     /// use sluicegate_in_flight::{Class, InFlight};
     ///
-    /// let api = InFlight::adaptive("api").at_least(2).at_most(500).first(2).build()?;
+    /// let api = InFlight::adaptive("api").at_most(2).build()?;
     /// let one = api.request("ada").try_acquire()?;
     /// let two = api.request("bob").class(Class::Sheddable).try_acquire()?;
     /// // The service is busy: two wait for up to 100 ms, and the more important one goes first.
     /// let third = api.request("bob").class(Class::Sheddable).acquire();
     /// let fourth = api.request("ada").class(Class::CriticalPlus).acquire();
-    /// one.answered(false); // a sample; with `true`, a fault
+    /// one.answered(Outcome::Good);
     /// drop(one);
     /// let fourth = fourth.await?;
     /// # drop((two, third, fourth));

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use sluicegate_core::key::Key;
 
+use crate::adaptive::Outcome;
 use crate::line::{Displaced, Seat};
 use crate::place::{Ended, QueuePlace};
 use crate::service::ServicePermit;
@@ -66,15 +67,15 @@ impl Permit {
         self.in_flight.remaining(&self.key)
     }
 
-    /// Reports that the service has answered: the time since the permit was given shows how busy it is, and a fault shows
-    /// overload. Limits that [adapt](InFlight::adaptive) count the first answer of a permit; for others it does nothing. The permit stays
+    /// Reports that the service has answered: the time since the permit was given shows how busy it is, and the outcome whether it has too
+    /// much to do. Limits that [adapt](InFlight::adaptive) count the first answer of a permit; for others it does nothing. The permit stays
     /// in use.
-    pub fn answered(&self, is_fault: bool) {
+    pub fn answered(&self, outcome: Outcome) {
         // Relaxed: it only has to be done once.
         if let PermitOf::Service(begun) = &self.of
             && !self.is_answered.swap(true, Ordering::Relaxed)
         {
-            self.in_flight.answered(begun, is_fault);
+            self.in_flight.answered(begun, outcome);
         }
     }
 

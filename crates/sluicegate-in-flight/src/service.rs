@@ -16,7 +16,7 @@ use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::key::Key;
 use sluicegate_core::policy::PolicyMode;
 
-use crate::adaptive::{Estimate, Sample, Samples};
+use crate::adaptive::{Estimate, Outcome, Sample};
 use crate::line::{Contender, PermitLine, Seat, Wakers};
 use crate::permit::{PermitOf, PermitReply, SeatOf};
 use crate::place::QueuePlace;
@@ -32,7 +32,8 @@ pub(super) struct ServicePermits {
 struct LockedPermits {
     settings: InFlightSettings,
     estimate: Estimate,
-    samples: Samples,
+    /// The number that listeners have heard of.
+    told: u64,
     line: PermitLine,
     drain: DrainRate,
     history: History,
@@ -48,7 +49,7 @@ pub(super) struct ServicePermit {
     at_us: u64,
 }
 
-/// The number at once before a sample, and after it.
+/// The number at once at the last answer, and now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Move {
     pub(super) from: u64,
@@ -59,10 +60,11 @@ impl ServicePermits {
     pub(super) fn new(builder: &AdaptiveBuilder, clock: Arc<dyn Clock>) -> Self {
         let settings = builder.settings;
         let now_us = clock.now_us();
+        let estimate = Estimate::new(settings.algorithm, settings.bounds);
         let state = LockedPermits {
             settings,
-            estimate: Estimate::new(settings.algorithm, settings.bounds),
-            samples: Samples::new(settings.samples),
+            told: estimate.limit(),
+            estimate,
             line: PermitLine::new(builder.is_fair),
             drain: DrainRate::since(now_us),
             history: History::default(),
@@ -78,7 +80,11 @@ impl ServicePermits {
         let mut state = self.lock();
         let LockedPermits { settings, estimate, line, shed, would_shed, .. } = &mut *state;
         let begun = ServicePermit { class, at_us: now_us };
-        if line.take(class, tenant, estimate.limit()) {
+        let mut is_taken = line.take(class, tenant, estimate.limit());
+        if !is_taken && line.waiting_in_all() == 0 && estimate.demand(Duration::from_micros(now_us)) {
+            is_taken = line.take(class, tenant, estimate.limit());
+        }
+        if is_taken {
             return PermitReply::Taken(PermitOf::Service(begun));
         }
         match settings.mode {
@@ -116,12 +122,11 @@ impl ServicePermits {
     }
 
     /// Takes the latency of a request that is answered as a sample.
-    pub(super) fn answered(&self, begun: &ServicePermit, is_fault: bool) -> Move {
+    pub(super) fn answered(&self, begun: &ServicePermit, outcome: Outcome) -> Move {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
-        let from = state.estimate.limit();
-        let woken = state.sample(begun, now_us, is_fault);
-        let moved = Move { from, to: state.estimate.limit() };
+        let woken = state.sample(begun, now_us, outcome);
+        let moved = state.tell();
         drop(state);
         woken.into_iter().for_each(Waker::wake);
         moved
@@ -131,17 +136,16 @@ impl ServicePermits {
     pub(super) fn put_back(&self, tenant: &Key, begun: &ServicePermit, is_answered: bool) -> Move {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
-        let from = state.estimate.limit();
         let is_late =
             state.settings.timeout_us.is_some_and(|longest| now_us.saturating_sub(begun.at_us) > longest);
         let mut woken = Wakers::new();
         if !is_answered && is_late {
-            woken = state.sample(begun, now_us, true);
+            woken = state.sample(begun, now_us, Outcome::Overload);
         }
         state.line.put_back(begun.class, tenant);
         state.drain.end(now_us);
         woken.extend(state.serve(now_us));
-        let moved = Move { from, to: state.estimate.limit() };
+        let moved = state.tell();
         drop(state);
         // Outside of the lock: a waker may take it.
         woken.into_iter().for_each(Waker::wake);
@@ -177,12 +181,9 @@ impl ServicePermits {
         } else {
             let settings = builder.settings;
             if settings.algorithm == state.settings.algorithm {
-                state.estimate = state.estimate.within(settings.bounds);
+                state.estimate.set_bounds(settings.bounds);
             } else {
                 state.estimate = Estimate::new(settings.algorithm, settings.bounds);
-            }
-            if settings.samples != state.settings.samples {
-                state.samples = Samples::new(settings.samples);
             }
             state.settings = settings;
             let woken = state.serve(now_us);
@@ -228,7 +229,7 @@ impl ServicePermits {
             waiting: state.line.waiting(),
             shed: state.shed,
             would_shed: state.would_shed,
-            latency: state.history.latency(),
+            latency: state.estimate.latency(),
             history: state.history.until(now_us),
         }
     }
@@ -240,17 +241,23 @@ impl ServicePermits {
 }
 
 impl LockedPermits {
-    fn sample(&mut self, begun: &ServicePermit, now_us: u64, is_fault: bool) -> Wakers {
+    fn sample(&mut self, begun: &ServicePermit, now_us: u64, outcome: Outcome) -> Wakers {
         let latency_us = now_us.saturating_sub(begun.at_us);
-        let is_fault = is_fault || self.settings.timeout_us.is_some_and(|longest| latency_us > longest);
+        let is_late = self.settings.timeout_us.is_some_and(|longest| latency_us > longest);
+        let outcome = if is_late { Outcome::Overload } else { outcome };
         let latency = Duration::from_micros(latency_us);
-        let sample = Sample { latency, in_flight: self.line.in_use(), is_fault };
-        let Some(window) = self.samples.add(Duration::from_micros(now_us), sample) else {
+        let sample = Sample { latency, in_flight: self.line.in_use(), outcome };
+        if !self.estimate.add(Duration::from_micros(now_us), sample) {
             return Wakers::new();
-        };
-        self.estimate.update(&window);
-        self.history.add(now_us, self.estimate.limit(), window.latency);
+        }
+        self.history.add(now_us, self.estimate.limit(), self.estimate.latency());
         self.serve(now_us)
+    }
+
+    /// The change of the number since the last answer, for listeners.
+    fn tell(&mut self) -> Move {
+        let to = self.estimate.limit();
+        Move { from: std::mem::replace(&mut self.told, to), to }
     }
 
     fn serve(&mut self, now_us: u64) -> Wakers {
@@ -258,8 +265,15 @@ impl LockedPermits {
             return Wakers::new();
         }
         // A limit that is no longer enforced holds no request back.
-        let limit = if self.settings.mode == PolicyMode::Enforce { self.estimate.limit() } else { u64::MAX };
-        self.line.serve(limit, &self.settings.waits, now_us)
+        if self.settings.mode != PolicyMode::Enforce {
+            return self.line.serve(u64::MAX, &self.settings.waits, now_us);
+        }
+        let mut woken = self.line.serve(self.estimate.limit(), &self.settings.waits, now_us);
+        // Requests that wait are demand.
+        while self.line.waiting_in_all() > 0 && self.estimate.demand(Duration::from_micros(now_us)) {
+            woken.extend(self.line.serve(self.estimate.limit(), &self.settings.waits, now_us));
+        }
+        woken
     }
 }
 

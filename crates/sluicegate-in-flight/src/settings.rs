@@ -27,7 +27,6 @@ pub struct AdaptiveBuilder {
 pub(super) struct InFlightSettings {
     pub(super) algorithm: LimitAlgorithm,
     pub(super) bounds: LimitBounds,
-    pub(super) samples: u64,
     pub(super) timeout_us: Option<u64>,
     pub(super) waits: QueueBounds,
     pub(super) mode: PolicyMode,
@@ -38,7 +37,6 @@ impl AdaptiveBuilder {
         let settings = InFlightSettings {
             algorithm: LimitAlgorithm::default(),
             bounds: LimitBounds::default(),
-            samples: 10,
             timeout_us: None,
             waits: QueueBounds { queue: 1_000, longest_us: 100_000, guaranteed: [0; 4] },
             mode: PolicyMode::Enforce,
@@ -52,7 +50,8 @@ impl AdaptiveBuilder {
         self
     }
 
-    /// Sets the smallest number of requests at once. Default: 1.
+    /// Sets the smallest number of requests at once. Default: 1; a number that follows latency also stays above a quarter of the highest
+    /// number that was fine, which it forgets only while the service is too slow.
     pub fn at_least(mut self, requests: u64) -> Self {
         self.settings.bounds.at_least = requests;
         self
@@ -66,20 +65,15 @@ impl AdaptiveBuilder {
         self
     }
 
-    /// Sets the number of requests at once before there are samples; if it is outside of the bounds, the nearer bound. Default: 20.
+    /// Sets the number of requests at once before there are samples; if it is outside of the bounds, the nearer bound. A number that
+    /// follows latency doubles at once with demand. Default: 20.
     pub fn first(mut self, requests: u64) -> Self {
         self.settings.bounds.first = requests;
         self
     }
 
-    /// Sets how many requests have to be answered before the number changes. Default: 10.
-    pub fn samples(mut self, least: u64) -> Self {
-        self.settings.samples = least;
-        self
-    }
-
-    /// Counts an answer that takes longer than this as a fault, and also a request that is dropped unanswered after this time.
-    /// Default: no answer is a fault by its latency, and a dropped request is no sample.
+    /// Counts an answer that takes longer than this as [overload](crate::adaptive::Outcome::Overload), and also a request that is dropped
+    /// unanswered after this time. Default: no answer is by its latency, and a dropped request is no sample.
     pub fn timeout(mut self, longest: Duration) -> Self {
         self.settings.timeout_us = Some(micros(longest));
         self

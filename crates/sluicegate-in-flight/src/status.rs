@@ -112,7 +112,6 @@ impl DrainRate {
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     moments: VecDeque<(u64, u64, Duration)>,
-    latency: Duration,
 }
 
 impl History {
@@ -120,7 +119,6 @@ impl History {
     const MOST: usize = 360;
 
     pub(super) fn add(&mut self, now_us: u64, limit: u64, latency: Duration) {
-        self.latency = latency;
         let last = self.moments.back().map(|(at_us, ..)| *at_us);
         if last.is_some_and(|at_us| now_us.saturating_sub(at_us) < Self::EVERY_US) {
             return;
@@ -129,10 +127,6 @@ impl History {
             self.moments.pop_front();
         }
         self.moments.push_back((now_us, limit, latency));
-    }
-
-    pub(super) fn latency(&self) -> Duration {
-        self.latency
     }
 
     pub(super) fn until(&self, now_us: u64) -> Vec<AdaptiveMoment> {
@@ -165,6 +159,5 @@ mod tests {
         (0..8_000).for_each(|second| history.add(second * 1_000_000, second, Duration::from_millis(second)));
         let kept = history.until(7_999_000_000);
         assert_eq!((kept.len(), kept[359].limit, kept[0].limit), (360, 7_990, 4_400));
-        assert_eq!(history.latency(), Duration::from_millis(7_999));
     }
 }

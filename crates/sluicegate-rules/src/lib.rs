@@ -488,7 +488,7 @@
 //!
 //! # How many at once: `in_flight`
 //! A number under `in_flight` limits the requests of a key that may be under way in each instance, and a rule names it together with its limits:
-//! `exports: { permits: 10 }`, or `exports: 10`. A request above it is refused, or waits with `on_exceeded: wait 10s`; a waiting request has spent nothing, and keeps the limits that it
+//! `exports: { permits: 10 }`, or `exports: 10`. A rule that names one needs no `limit`. A request above it is refused, or waits with `on_exceeded: wait 10s`; a waiting request has spent nothing, and keeps the limits that it
 //! began with. [`RulesLayer`] has an example.
 //!
 //! With `shared: true` all instances share the `permits` through the store: `{ permits: 2, shared: true, lease: 30s, on_outage: deny }`. The

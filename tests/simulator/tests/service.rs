@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use sluicegate_core::clock::ManualClock;
+use sluicegate_in_flight::adaptive::Outcome;
 use sluicegate_in_flight::{Acquire, AdaptiveBuilder, Class, InFlight, Permit};
 use sluicegate_tests::random::Random;
 
@@ -90,7 +91,7 @@ impl Play<'_> {
             Event::Comes(source) => self.comes(now_us, source),
             Event::Ends(request) => {
                 let permit = self.held.remove(&request).expect("it is worked on");
-                permit.answered(false);
+                permit.answered(Outcome::Good);
                 drop(permit);
                 self.serve(now_us);
             }

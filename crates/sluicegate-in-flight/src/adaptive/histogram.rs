@@ -4,7 +4,7 @@
 const PARTS: usize = 1 << BITS;
 const BITS: u32 = 4;
 /// Longer times count as this one: 19 hours.
-const LONGEST_US: u64 = (1 << 36) - 1;
+pub(super) const LONGEST_US: u64 = (1 << 36) - 1;
 
 /// Times in microseconds, counted by their size.
 #[derive(Clone, Debug)]
@@ -24,16 +24,16 @@ impl Histogram {
         self.0.fill(0);
     }
 
-    /// The median, as if the times of a part were spread evenly over it. Zero without times.
-    pub(super) fn median_us(&self) -> u64 {
+    /// The time that this many percent are below, as if the times of a part were spread evenly over it. Zero without times.
+    pub(super) fn percentile_us(&self, percent: u64) -> u64 {
         let all: u64 = self.0.iter().map(|count| u64::from(*count)).sum();
         let mut below = 0;
         for (part, count) in self.0.iter().enumerate() {
             let count = u64::from(*count);
-            if 2 * (below + count) >= all && count > 0 {
+            if 100 * (below + count) >= percent * all && count > 0 {
                 // The middle of the time's own share of the part; for a single time, the middle of the part.
-                let twice = (all - 2 * below).max(1);
-                return begin_of(part) + width_of(part) * twice / (2 * count);
+                let above = (percent * all).saturating_sub(100 * below).max(1);
+                return begin_of(part) + width_of(part) * above / (100 * count);
             }
             below += count;
         }
@@ -73,8 +73,8 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_without_times_has_no_median() {
-        assert_eq!(Histogram::new().median_us(), 0);
+    fn a_histogram_without_times_has_no_percentile() {
+        assert_eq!(Histogram::new().percentile_us(50), 0);
     }
 
     proptest! {
@@ -86,7 +86,7 @@ mod tests {
             times.iter().for_each(|us| histogram.add(*us));
             times.sort_unstable();
             let exact = times[(times.len() - 1) / 2].min(LONGEST_US);
-            let median = histogram.median_us();
+            let median = histogram.percentile_us(50);
             prop_assert!(median.abs_diff(exact) <= exact / 16 + 1, "{} is not about {}", median, exact);
         }
     }

@@ -1,27 +1,22 @@
-//! The number of requests that a service can handle, estimated from their latency: [`Estimate`].
+//! The number of requests that a service can handle, estimated from its answers: [`Estimate`].
 //!
-//! Pure functions of samples: no clock, no lock, no float. [`Samples`] sums up latencies and closes a [`SampleWindow`] from time to time;
-//! an [`Estimate`] turns each window into the number of requests that may be under way in the next one. `InFlight::adaptive`
-//! does both with each request; this module is for other uses of the number.
+//! No clock, no lock, no float: an [`Estimate`] takes a [`Sample`] for each answer, hears of each request that found no permit, and has the
+//! number of requests that may be under way. `InFlight::adaptive` does so with each request; this module is for other uses of the number.
 //!
 //! ```
 //! use std::time::Duration;
-//! use sluicegate_in_flight::adaptive::{LimitBounds, Estimate, LimitAlgorithm, Sample, Samples};
+//! use sluicegate_in_flight::adaptive::{Estimate, LimitAlgorithm, LimitBounds, Outcome, Sample};
 //!
-//! // A service with ten workers, each busy with a request for 20 ms; all others wait inside it.
-//! let latency = |in_flight: u64| Duration::from_millis(20 * in_flight.max(10) / 10);
+//! // A service that can handle any number of requests, each in 20 ms, and 5,000 requests a second: a hundred at once.
 //! let mut estimate = Estimate::new(LimitAlgorithm::default(), LimitBounds::default());
-//! let mut samples = Samples::new(10);
-//! let mut now = Duration::ZERO;
-//! while now < Duration::from_secs(60) {
-//!     let in_flight = estimate.limit();
-//!     now += latency(in_flight) / u32::try_from(in_flight)?;
-//!     let sample = Sample { latency: latency(in_flight), in_flight, is_fault: false };
-//!     if let Some(window) = samples.add(now, sample) {
-//!         estimate.update(&window);
-//!     }
+//! let (mut now, latency) = (Duration::ZERO, Duration::from_millis(20));
+//! while now < Duration::from_secs(2) {
+//!     let in_flight = estimate.limit().min(100);
+//!     now += latency / u32::try_from(in_flight)?;
+//!     estimate.add(now, Sample { latency, in_flight, outcome: Outcome::Good });
+//!     while estimate.limit() < 100 && estimate.demand(now) {}
 //! }
-//! assert!((8..16).contains(&estimate.limit()), "{}", estimate.limit());
+//! assert!(estimate.limit() >= 100, "{}", estimate.limit());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -32,13 +27,9 @@ mod aimd;
 mod algorithm;
 mod estimate;
 mod gradient;
-mod gradient2;
 mod histogram;
-#[cfg(test)]
-mod model;
-mod vegas;
 mod window;
 
 pub use self::algorithm::LimitAlgorithm;
 pub use self::estimate::{Estimate, LimitBounds};
-pub use self::window::{Sample, SampleWindow, Samples};
+pub use self::window::{Outcome, Sample};

@@ -1,14 +1,31 @@
-//! Latencies of requests, summed up: [`Samples`] and [`SampleWindow`].
+//! Answers of a span of time, summed up: [`Samples`] and [`Window`].
 
 use std::time::Duration;
 
-use super::histogram::Histogram;
+use super::histogram::{Histogram, LONGEST_US as LONGEST_LATENCY_US};
 use sluicegate_core::clock::micros;
 
-/// A window is at least this long, and at least as long as its samples took on average.
+/// A window is at least this long, and at least as long as its answers took on average.
 const SHORTEST_US: u64 = 100_000;
-/// Samples that take longer than this do not make a window longer.
+/// Answers that take longer than this do not make a window longer.
 const LONGEST_US: u64 = 10_000_000;
+/// Answers that make a window meaningful, unless it lasts for [`PATIENCE_US`] or three times as long as they took.
+const ENOUGH: u64 = 10;
+const PATIENCE_US: u64 = 1_000_000;
+/// More requests under way count as this number.
+const MOST: u64 = 1_000_000;
+
+/// The answer to a request, as a sign of load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The service has done its work: the latency counts.
+    Good,
+    /// An error that does not speak of load. Its latency counts if it took as long as a good answer; a faster error says nothing.
+    Error,
+    /// The service had too much to do for it: it refused, or was too late.
+    Overload,
+}
 
 /// A request that the service has answered.
 #[derive(Clone, Copy, Debug)]
@@ -18,95 +35,162 @@ pub struct Sample {
     pub latency: Duration,
     /// The number of requests under way, this one included.
     pub in_flight: u64,
-    /// Whether the answer shows that the service has too much to do: an error of its own, or a timeout.
-    pub is_fault: bool,
+    /// What the answer says.
+    pub outcome: Outcome,
 }
 
-/// Samples of a span of time, summed up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "what an algorithm learns of a span is this")]
-pub struct SampleWindow {
-    /// The median latency of the samples.
-    pub latency: Duration,
+/// The latency of answers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Latency {
+    /// A tenth is faster.
+    pub(super) low_us: u64,
+    pub(super) mean_us: u64,
+}
+
+/// What an algorithm learns of a span of time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    pub(super) end_us: u64,
+    pub(super) span_us: u64,
+    /// `None` if no answer says how long the service takes.
+    pub(super) latency: Option<Latency>,
+    /// The answers that say how long the service takes.
+    pub(super) samples: u64,
+    pub(super) answers: u64,
+    /// The answers that speak of overload.
+    pub(super) faults: u64,
     /// The most requests that were under way at once.
-    pub in_flight: u64,
-    /// The number of samples.
-    pub samples: u64,
-    /// The number of samples that are faults.
-    pub faults: u64,
+    pub(super) in_flight: u64,
+    /// The time of all requests under way, finished or not, for each answer.
+    pub(super) held_us: u64,
+    /// Whether requests lacked permits, so that as many were under way as the number allows.
+    pub(super) is_full: bool,
+    /// Whether demand has raised the number, and it was enough.
+    pub(super) is_raised: bool,
 }
 
-/// Collects samples until there are enough of them for a [`SampleWindow`].
-///
-/// A sample closes the window when the window is a tenth of a second long, as long as its samples took on average (up to ten
-/// seconds), and has the [least number](Self::new) of samples. So a window after a change covers requests that have seen
-/// the change, and a service without requests changes nothing.
-///
-/// # State
-/// About two kilobytes: a count for each part of a histogram, with parts a sixteenth as wide as their time.
+/// Collects answers until there are enough of them for a [`Window`].
 #[derive(Clone, Debug)]
-pub struct Samples {
-    least: u64,
-    /// The time of the last window's end.
+pub(super) struct Samples {
+    /// The time of the last window's end, or of the last [restart](Self::restart).
     since_us: Option<u64>,
+    /// The time of the last restart, until answers show the effect of the new number.
+    settling_us: Option<u64>,
     times: Histogram,
     sum_us: u64,
-    in_flight: u64,
     samples: u64,
+    answers: u64,
     faults: u64,
+    in_flight: u64,
+    /// The time of all requests under way, up to the last answer.
+    held_us: u64,
+    last_us: u64,
+    pub(super) is_full: bool,
+    pub(super) is_raised: bool,
+    /// The median of the last window, which a faster error does not reach.
+    median_us: u64,
 }
 
 impl Samples {
-    /// Collects windows of at least this many samples, and at least one.
-    pub fn new(least: u64) -> Self {
-        let times = Histogram::new();
-        Self { least: least.max(1), since_us: None, times, sum_us: 0, in_flight: 0, samples: 0, faults: 0 }
+    pub(super) fn new() -> Self {
+        Self {
+            since_us: None,
+            settling_us: None,
+            times: Histogram::new(),
+            sum_us: 0,
+            samples: 0,
+            answers: 0,
+            faults: 0,
+            in_flight: 0,
+            held_us: 0,
+            last_us: 0,
+            is_full: false,
+            is_raised: false,
+            median_us: 0,
+        }
     }
 
-    /// Adds a sample that ended at `now`, a time since any fixed moment, and returns the window that it closes, if any.
-    pub fn add(&mut self, now: Duration, sample: Sample) -> Option<SampleWindow> {
-        let (now_us, latency_us) = (micros(now), micros(sample.latency));
+    /// The median latency of the last window; zero before the first.
+    pub(super) fn median_us(&self) -> u64 {
+        self.median_us
+    }
+
+    /// Begins a window anew after a change of the number: when requests that begin from now on are answered.
+    pub(super) fn restart(&mut self, now_us: u64) {
+        self.clear(now_us);
+        self.settling_us = Some(now_us);
+    }
+
+    fn settle(&mut self, now_us: u64, from_us: u64, latency_us: u64) {
+        let span_us = now_us.saturating_sub(from_us);
+        if latency_us > span_us {
+            return;
+        }
+        self.sum_us = self.sum_us.saturating_add(latency_us);
+        self.samples += 1;
+        if span_us >= self.sum_us / self.samples {
+            self.settling_us = None;
+            self.clear(now_us);
+        }
+    }
+
+    /// Adds an answer; returns the window that it closes, if any.
+    pub(super) fn add(&mut self, now_us: u64, sample: Sample) -> Option<Window> {
+        let latency_us = micros(sample.latency).min(LONGEST_LATENCY_US);
+        let in_flight = sample.in_flight.min(MOST);
+        if let Some(from_us) = self.settling_us {
+            self.settle(now_us, from_us, latency_us);
+            return None;
+        }
         // The first window begins with its first request.
         let since_us = *self.since_us.get_or_insert_with(|| now_us.saturating_sub(latency_us));
-        self.times.add(latency_us);
-        self.sum_us = self.sum_us.saturating_add(latency_us);
-        self.in_flight = self.in_flight.max(sample.in_flight);
-        self.samples += 1;
-        self.faults += u64::from(sample.is_fault);
-        let long_enough = (self.sum_us / self.samples).clamp(SHORTEST_US, LONGEST_US);
-        (self.samples >= self.least && now_us.saturating_sub(since_us) >= long_enough).then(|| {
-            self.since_us = Some(now_us);
-            self.close()
-        })
+        let lasted_us = now_us.saturating_sub(self.last_us.max(since_us));
+        self.held_us = self.held_us.saturating_add(lasted_us.saturating_mul(in_flight));
+        self.last_us = now_us;
+        let is_timed = match sample.outcome {
+            Outcome::Good => true,
+            Outcome::Error | Outcome::Overload => self.median_us > 0 && latency_us >= self.median_us,
+        };
+        if is_timed {
+            self.times.add(latency_us);
+            self.sum_us = self.sum_us.saturating_add(latency_us);
+            self.samples += 1;
+        }
+        self.in_flight = self.in_flight.max(in_flight);
+        self.answers += 1;
+        self.faults += u64::from(sample.outcome == Outcome::Overload);
+        let mean_us = self.sum_us / self.samples.max(1);
+        let span_us = now_us.saturating_sub(since_us);
+        let is_long = span_us >= mean_us.clamp(SHORTEST_US, LONGEST_US);
+        let is_enough =
+            self.answers >= ENOUGH || span_us >= PATIENCE_US.max(mean_us.saturating_mul(3)).min(LONGEST_US);
+        (is_long && is_enough).then(|| self.close(now_us, span_us, mean_us))
     }
 
-    fn close(&mut self) -> SampleWindow {
-        let Self { in_flight, samples, faults, .. } = *self;
-        let window = SampleWindow {
-            latency: Duration::from_micros(self.times.median_us()),
-            in_flight,
-            samples,
-            faults,
-        };
+    fn close(&mut self, end_us: u64, span_us: u64, mean_us: u64) -> Window {
+        let latency = (self.samples > 0)
+            .then(|| Latency { low_us: self.times.percentile_us(10).max(1), mean_us: mean_us.max(1) });
+        if self.samples > 0 {
+            self.median_us = self.times.percentile_us(50);
+        }
+        let Self { samples, answers, faults, in_flight, is_full, is_raised, .. } = *self;
+        let held_us = self.held_us / answers.max(1);
+        self.clear(end_us);
+        Window { held_us, end_us, span_us, latency, samples, answers, faults, in_flight, is_full, is_raised }
+    }
+
+    fn clear(&mut self, now_us: u64) {
         self.times.clear();
-        (self.sum_us, self.in_flight, self.samples, self.faults) = (0, 0, 0, 0);
-        window
+        (self.sum_us, self.samples, self.answers, self.faults) = (0, 0, 0, 0);
+        self.held_us = 0;
+        (self.since_us, self.in_flight, self.is_full, self.is_raised) = (Some(now_us), 0, false, false);
     }
 }
 
-impl SampleWindow {
-    /// Whether more than one sample in twenty is a fault.
-    pub fn is_faulty(&self) -> bool {
-        self.faults * 20 > self.samples
-    }
-
-    /// Whether less than half of the limit was under way, so that the limit has had no effect.
-    pub(super) fn is_idle(&self, limit: u64) -> bool {
-        self.in_flight * 2 < limit
-    }
-
-    pub(super) fn latency_us(&self) -> u64 {
-        micros(self.latency).max(1)
+impl Window {
+    /// Whether more than one answer in twenty speaks of overload.
+    pub(super) fn is_faulty(&self) -> bool {
+        self.faults * 20 > self.answers
     }
 }
 
@@ -114,39 +198,41 @@ impl SampleWindow {
 mod tests {
     use super::*;
 
-    fn add(samples: &mut Samples, now_ms: u64, latency_ms: u64, is_fault: bool) -> Option<SampleWindow> {
+    fn add(samples: &mut Samples, now_ms: u64, latency_ms: u64, outcome: Outcome) -> Option<Window> {
         let latency = Duration::from_millis(latency_ms);
-        samples.add(Duration::from_millis(now_ms), Sample { latency, in_flight: now_ms, is_fault })
+        samples.add(now_ms * 1_000, Sample { latency, in_flight: 2, outcome })
     }
 
     #[test]
-    fn a_window_ends_when_it_is_long_enough_and_has_samples_enough() {
-        let mut samples = Samples::new(3);
-        assert_eq!(add(&mut samples, 1_000, 10, false), None);
-        assert_eq!(add(&mut samples, 1_200, 10, true), None, "two are too few");
-        let window = add(&mut samples, 1_201, 12, false).expect("it has three, in 211 ms");
-        assert_eq!((window.samples, window.faults, window.in_flight), (3, 1, 1_201));
-        assert!(window.latency.as_millis().abs_diff(10) <= 1, "{window:?}");
-        for now in [1_250, 1_260, 1_270, 1_300] {
-            assert_eq!(add(&mut samples, now, 10, false), None, "100 ms are not over");
+    fn a_window_ends_when_it_is_long_enough_and_has_answers_enough_or_after_a_second() {
+        let mut samples = Samples::new();
+        for now_ms in 1_001..1_010 {
+            assert!(add(&mut samples, now_ms * 10, 10, Outcome::Good).is_none());
         }
-        let window = add(&mut samples, 1_301, 10, false).expect("they are now");
-        assert_eq!((window.samples, window.faults), (5, 0), "the samples of the first are not in it");
+        let window = add(&mut samples, 10_100, 14, Outcome::Overload).expect("it has ten, in 100 ms");
+        assert_eq!((window.samples, window.answers, window.faults, window.in_flight), (9, 10, 1, 2));
+        assert!(add(&mut samples, 11_000, 10, Outcome::Good).is_none());
+        let window = add(&mut samples, 11_101, 2_000, Outcome::Error)
+            .expect("a second is over, if not three times 1 s");
+        assert_eq!((window.samples, window.answers), (2, 2), "an error that took as long as a good answer");
     }
 
     #[test]
-    fn a_window_is_as_long_as_its_requests_take() {
-        let mut samples = Samples::new(1);
-        assert!(add(&mut samples, 5_000, 2_000, false).is_some(), "it began with its first request");
-        assert_eq!(add(&mut samples, 6_900, 2_000, false), None);
-        assert!(add(&mut samples, 7_000, 2_000, false).is_some());
+    fn after_a_change_of_the_number_only_answers_that_show_its_effect_count() {
+        let mut samples = Samples::new();
+        samples.restart(10_000_000);
+        assert!(add(&mut samples, 10_030, 40, Outcome::Good).is_none(), "it began before");
+        assert!(add(&mut samples, 10_050, 20, Outcome::Good).is_none(), "the window begins with it");
+        let window = (0..20).find_map(|answer| add(&mut samples, 10_060 + 10 * answer, 20, Outcome::Good));
+        let window = window.expect("a tenth of a second is over");
+        assert_eq!((window.end_us, window.span_us, window.answers), (10_150_000, 100_000, 10));
     }
 
     #[test]
     fn a_clock_that_goes_back_closes_no_window_and_breaks_nothing() {
-        let mut samples = Samples::new(1);
-        assert!(add(&mut samples, 5_000, 200, false).is_some());
-        assert_eq!(add(&mut samples, 10, 200, false), None);
-        assert!(add(&mut samples, 5_200, 200, false).is_some());
+        let mut samples = Samples::new();
+        assert!(add(&mut samples, 5_000, 2_000, Outcome::Good).is_some());
+        assert!(add(&mut samples, 10, 200, Outcome::Good).is_none());
+        assert!(add(&mut samples, 7_000, 200, Outcome::Good).is_some());
     }
 }

@@ -11,7 +11,7 @@ use sluicegate_core::clock::ManualClock;
 use sluicegate_core::key::Key;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::{Event, Listener};
-use sluicegate_in_flight::adaptive::LimitAlgorithm;
+use sluicegate_in_flight::adaptive::{LimitAlgorithm, Outcome};
 use sluicegate_in_flight::{Acquire, AdaptiveBuilder, Class, InFlight, NoPermit, NoPermitKind, Permit};
 
 use Class::{Critical, CriticalPlus, Sheddable, SheddablePlus};
@@ -227,28 +227,34 @@ fn a_shadow_refuses_nobody_and_tells_whom_it_would_have_refused() {
     );
 }
 
-/// A limit by faults alone, which moves after each sample that is a tenth of a second after the last one.
+/// A limit by answers that speak of overload alone.
 fn by_faults(clock: &ManualClock) -> AdaptiveBuilder {
-    let aimd = InFlight::adaptive("api").algorithm(LimitAlgorithm::Aimd).samples(1).first(10);
-    aimd.clock(clock.clone())
+    InFlight::adaptive("api").algorithm(LimitAlgorithm::Aimd).first(10).clock(clock.clone())
+}
+
+/// Ten seconds after an answer, so that the next one moves the number.
+fn rest(api: &InFlight, clock: &ManualClock) {
+    api.try_acquire("rest").unwrap().answered(Outcome::Good);
+    clock.advance(Duration::from_secs(10));
 }
 
 #[test]
 fn answers_are_samples_and_permits_that_are_dropped_without_one_are_not() {
     let clock = ManualClock::new();
     let api = by_faults(&clock).build().unwrap();
+    rest(&api, &clock);
     let hung_up = api.try_acquire("ada").unwrap();
     let (first, second) = (api.try_acquire("ada").unwrap(), api.try_acquire("ada").unwrap());
     clock.advance(200 * MS);
     drop(hung_up);
     assert_eq!(api.status().unwrap().latency, Duration::ZERO, "its client has hung up");
-    first.answered(true);
+    first.answered(Outcome::Overload);
     assert_eq!((api.permits(), api.in_use_in_all()), (9, 2), "a fault; the body goes on");
     clock.advance(Duration::from_secs(3_600));
-    first.answered(true);
+    first.answered(Outcome::Overload);
     drop(first);
     assert_eq!(api.permits(), 9, "a body that lasts an hour is no second sample");
-    second.answered(true);
+    second.answered(Outcome::Overload);
     assert_eq!(api.permits(), 8);
 }
 
@@ -256,10 +262,12 @@ fn answers_are_samples_and_permits_that_are_dropped_without_one_are_not() {
 fn what_takes_longer_than_the_timeout_is_a_fault_answered_or_not() {
     let clock = ManualClock::new();
     let api = by_faults(&clock).timeout(Duration::from_secs(1)).build().unwrap();
+    rest(&api, &clock);
     let late = api.try_acquire("ada").unwrap();
     clock.advance(1_001 * MS);
-    late.answered(false);
+    late.answered(Outcome::Good);
     assert_eq!(api.permits(), 9);
+    rest(&api, &clock);
     let dropped = api.try_acquire("ada").unwrap();
     clock.advance(1_001 * MS);
     drop(dropped);
@@ -274,10 +282,11 @@ fn what_takes_longer_than_the_timeout_is_a_fault_answered_or_not() {
 fn a_number_that_grows_serves_those_who_wait_at_once() {
     let clock = ManualClock::new();
     let api = by_faults(&clock).first(1).build().unwrap();
+    rest(&api, &clock);
     let first = api.try_acquire("ada").unwrap();
     let mut waiting = api.acquire("ada");
     clock.advance(200 * MS);
-    first.answered(false);
+    first.answered(Outcome::Good);
     assert!(poll(&mut waiting).is_ready());
     assert_eq!((api.permits(), api.in_use_in_all()), (2, 1), "the permit that it was given is back");
 }
@@ -286,9 +295,10 @@ fn a_number_that_grows_serves_those_who_wait_at_once() {
 fn other_settings_keep_what_was_learnt_and_wrong_ones_change_nothing() {
     let clock = ManualClock::new();
     let api = by_faults(&clock).build().unwrap();
+    rest(&api, &clock);
     let held: Vec<_> = (0..10).map(|_| api.try_acquire("ada").unwrap()).collect();
     clock.advance(200 * MS);
-    held[0].answered(false);
+    held[0].answered(Outcome::Good);
     assert_eq!(api.permits(), 11);
     api.set_adaptive(&by_faults(&clock).at_most(500).first(3)).unwrap();
     assert_eq!(api.permits(), 11);
@@ -333,7 +343,7 @@ proptest! {
                 1 => waiting.push((class, api.request(key).class(class).weight(key + 1).acquire())),
                 2 if !held.is_empty() => {
                     let permit = held.swap_remove(index.index(held.len()));
-                    permit.answered(false);
+                    permit.answered(Outcome::Good);
                 }
                 3 if !waiting.is_empty() => drop(waiting.swap_remove(index.index(waiting.len()))),
                 _ => clock.advance(30 * MS),
@@ -364,8 +374,7 @@ proptest! {
 #[test]
 fn listeners_hear_of_each_move_of_the_number_and_the_moves_are_a_chain() {
     let clock = ManualClock::new();
-    let api = InFlight::adaptive("api").algorithm(LimitAlgorithm::Aimd).samples(1).first(10);
-    let api = api.timeout(400 * MS).clock(clock.clone()).build().unwrap();
+    let api = by_faults(&clock).timeout(400 * MS).build().unwrap();
     let moves = Arc::new(Mutex::new(Vec::new()));
     let heard = Arc::clone(&moves);
     api.listen(Arc::new(move |event: &Event<'_>| {
@@ -375,14 +384,46 @@ fn listeners_hear_of_each_move_of_the_number_and_the_moves_are_a_chain() {
         }
     }));
     // Two answers that are faults, one that is none and finds the number unused, and a request that is dropped too late.
-    for (is_fault, is_answered) in [(true, true), (true, true), (false, true), (false, false)] {
+    let answers = [Some(Outcome::Overload), Some(Outcome::Overload), Some(Outcome::Good), None];
+    for outcome in answers {
+        rest(&api, &clock);
         let permit = api.try_acquire("ada").unwrap();
-        clock.advance(if is_answered { 300 * MS } else { 500 * MS });
-        if is_answered {
-            permit.answered(is_fault);
+        clock.advance(if outcome.is_some() { 300 * MS } else { 500 * MS });
+        if let Some(outcome) = outcome {
+            permit.answered(outcome);
         }
     }
     let moves = moves.lock().unwrap();
     assert_eq!((moves.len(), moves[0].0, moves[2].1), (3, 10, api.permits()), "{moves:?}");
     assert!(moves.windows(2).all(|two| two[0].1 == two[1].0), "{moves:?}");
+}
+
+/// Errors of a minute once lowered the number to 1, and a slow service then needed minutes to come back.
+#[test]
+fn after_an_outage_that_says_nothing_of_load_all_are_served_at_once() {
+    let clock = ManualClock::new();
+    let api = InFlight::adaptive("api").wait_up_to(Duration::ZERO).clock(clock.clone()).build().unwrap();
+    let serve = |latency: Duration, outcome: Outcome| {
+        let held: Vec<_> =
+            (0..15).map(|_| api.try_acquire("ada")).collect::<Result<_, _>>().expect("all are served");
+        clock.advance(latency);
+        held.iter().for_each(|permit| permit.answered(outcome));
+    };
+    (0..20).for_each(|_| serve(1_000 * MS, Outcome::Good));
+    (0..6_000).for_each(|_| serve(10 * MS, Outcome::Error));
+    (0..20).for_each(|_| serve(1_000 * MS, Outcome::Good));
+}
+
+#[test]
+fn a_burst_finds_room_while_nothing_speaks_of_overload_and_requests_that_wait_are_demand() {
+    let clock = ManualClock::new();
+    let api =
+        InFlight::adaptive("api").first(4).wait_up_to(10_000 * MS).clock(clock.clone()).build().unwrap();
+    let held: Vec<_> = (0..8).map(|_| api.try_acquire("ada").unwrap()).collect();
+    let mut waiting: Vec<_> = (0..8).map(|_| Some(api.acquire("ada"))).collect();
+    clock.advance(300 * MS);
+    held[0].answered(Outcome::Good);
+    drop(held);
+    let mut served_now = Vec::new();
+    assert_eq!(served(&mut waiting, &mut served_now).len(), 8);
 }

@@ -126,7 +126,7 @@ impl<'a> RuleReader<'a> {
         let condition = given.only_if.as_ref().map(|condition| &condition.value);
         let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, comparison, problems));
         let share = given.share.as_ref().and_then(|share| parts(share, problems));
-        let limits = given.limit.all();
+        let limits = given.limit.as_ref().map(At::all).unwrap_or_default();
         let (mut budgets, mut named) = (Vec::new(), Vec::new());
         for name in &limits {
             match self.policies.room(&name.value) {
@@ -135,8 +135,10 @@ impl<'a> RuleReader<'a> {
             }
         }
         let spends = limits.iter().any(|name| self.policies.room(&name.value).is_none());
-        if limits.is_empty() {
-            problems.error(given.limit.place, "a rule has at least one limit: name a policy or tiers");
+        if limits.is_empty() && (given.limit.is_some() || given.in_flight.is_none()) {
+            let place = given.limit.as_ref().map_or(given.name.place, |limit| limit.place);
+            problems
+                .error(place, "a rule has at least one limit: name a policy or tiers, or an \"in_flight\"");
         }
         let words = given.key.all();
         let key = self.keys.first_of(&words, problems);
@@ -340,6 +342,11 @@ fn check_words(given: &RuleEntry, (spends, budgets): (bool, &[Budget]), problems
             )
         });
     }
+    if given.limit.is_none() {
+        refuse(written!(given; share cost refund_if settle bandwidth), problems, |word| {
+            format!("{word:?} says nothing here: this rule has no limit that is spent from")
+        });
+    }
     if !spends {
         refuse(written!(given; share cost refund_if settle bandwidth), problems, |word| {
             format!("{word:?} says nothing here: this rule has a waiting room, which spends nothing")
@@ -354,7 +361,7 @@ fn check_words(given: &RuleEntry, (spends, budgets): (bool, &[Budget]), problems
         if is_about_descriptors {
             let text =
                 "a descriptor is no request that could be kept for later: name a policy that does not defer";
-            problems.error(given.limit.place, text);
+            problems.error(given.limit.as_ref().map_or(given.name.place, |limit| limit.place), text);
         }
     }
 }

@@ -245,8 +245,9 @@ pub(crate) struct RuleEntry {
     /// The requests that the rule is about. Default: all.
     #[serde(default, deserialize_with = "said")]
     pub only_if: Option<At<Condition>>,
-    /// The policies, or tiers, that such a request spends from: all of them, or none.
-    pub limit: At<OneOrMany>,
+    /// The policies, or tiers, that such a request spends from: all of them, or none. A rule without it has an `in_flight`.
+    #[serde(default, deserialize_with = "said")]
+    pub limit: Option<At<OneOrMany>>,
     /// The part of each tier's quota that this rule has, as `1/10`; shows as policy `tier.rule`.
     #[serde(default, deserialize_with = "said")]
     pub share: Option<At<String>>,

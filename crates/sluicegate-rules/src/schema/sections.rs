@@ -158,11 +158,11 @@ pub(crate) struct InFlightEntry {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_outage")]
     pub on_outage: Option<At<String>>,
-    /// The algorithm by which the number of all requests at once follows what the service can bear: `gradient`, `gradient2`, `vegas` or `aimd`.
+    /// The algorithm by which the number of all requests at once follows what the service can bear: `gradient` (the default of the library) or `aimd`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::limit_algorithm")]
     pub adaptive: Option<At<String>>,
-    /// The smallest number at once. Default: 1.
+    /// The smallest number at once. Default: 1, and with `gradient` a quarter of the highest number that was fine.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub at_least: Option<At<String>>,
@@ -174,7 +174,7 @@ pub(crate) struct InFlightEntry {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::number")]
     pub first: Option<At<String>>,
-    /// An answer that takes longer is a fault of the service. Default: it is none.
+    /// An answer that takes longer shows that the service has too much to do. Default: it does not.
     #[serde(default, deserialize_with = "said")]
     pub timeout: Option<At<String>>,
     /// Whether keys share what there is in equal parts. Default: `false`.

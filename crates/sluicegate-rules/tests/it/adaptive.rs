@@ -13,7 +13,7 @@ version: 1
 policies:
   free: { quota: 100/min }
 in_flight:
-  api: { adaptive: gradient2, at_least: 1, at_most: 1, on_exceeded: deny }
+  api: { adaptive: gradient, at_least: 1, at_most: 1, on_exceeded: deny }
 rules:
   - { name: export, group: g, only_if: { path: /export }, limit: free, key: everybody, in_flight: api, class: sheddable }
   - { name: api, group: g, limit: free, key: header(x-user), in_flight: api }
@@ -98,7 +98,7 @@ async fn a_reload_changes_bounds_wait_and_mode_and_permits_count_on() {
         rules.replace(parse(&ADAPTIVE.replace(from, to))).expect("memory keeps it");
     };
     reload("at_most: 1,", "at_most: 2,");
-    assert_eq!(send(&rules, "/", "bob").await.status(), 503, "it may be 2, and it is 1 until it is needed");
+    assert_eq!(send(&rules, "/", "bob").await.status(), 200, "it may be 2, which is needed now");
     reload("at_least: 1, at_most: 1", "at_least: 2, at_most: 2");
     let second = send(&rules, "/", "bob").await;
     assert_eq!(
@@ -112,21 +112,52 @@ async fn a_reload_changes_bounds_wait_and_mode_and_permits_count_on() {
     reload("on_exceeded: deny", "mode: shadow");
     assert_eq!(send(&rules, "/", "bob").await.status(), 200, "it is only counted");
     let by_key =
-        ADAPTIVE.replace("adaptive: gradient2, at_least: 1, at_most: 1, on_exceeded: deny", "permits: 2");
+        ADAPTIVE.replace("adaptive: gradient, at_least: 1, at_most: 1, on_exceeded: deny", "permits: 2");
     rules.replace(parse(&by_key.replace(", class: sheddable", ""))).expect("memory keeps it");
     assert_eq!(send(&rules, "/", "bob").await.status(), 200, "another kind begins anew, and counts by key");
     drop((held, second));
 }
 
+/// A rule once needed a limit, so that a number at once had to come with a policy that nobody reaches.
+#[tokio::test]
+async fn a_rule_may_have_a_number_at_once_and_no_limit() {
+    let text = "
+version: 1
+in_flight: { exports: 1 }
+rules:
+  - { name: exports, only_if: { path: /export }, key: header(x-user), in_flight: exports }
+";
+    let rules = rules(text);
+    let held = send(&rules, "/export", "ada").await;
+    assert_eq!(held.status(), 200);
+    assert_eq!(send(&rules, "/export", "ada").await.status(), 429);
+    assert_eq!(send(&rules, "/export", "bob").await.status(), 200, "each key has its own");
+    drop(held);
+    assert_eq!(send(&rules, "/export", "ada").await.status(), 200);
+    for (from, to, expected) in [
+        (", in_flight: exports }", " }", "a rule has at least one limit"),
+        ("key:", "limit: [], key:", "a rule has at least one limit"),
+        ("key:", "cost: 2, key:", "\"cost\" says nothing here"),
+    ] {
+        let wrong = error(RulesFile::parse("rules.yaml", &text.replace(from, to), &Variables::none()));
+        assert!(wrong.contains(expected), "{to}: {wrong}");
+    }
+}
+
 #[test]
 fn what_is_wrong_with_an_adaptive_number_is_told() {
     for (from, to, expected) in [
-        ("gradient2", "gradient3", "there is no algorithm \"gradient3\""),
+        (
+            "gradient",
+            "gradient2",
+            "there is no algorithm \"gradient2\" for a limit that adapts: use one of gradient, aimd",
+        ),
+        ("gradient", "vegas", "there is no algorithm \"vegas\""),
         ("at_most: 1", "at_most: 0", "\"0\" is not a number at once: use a whole number from 1 to 1000000"),
         ("at_least: 1", "at_least: 9", "cannot have at least 9 and at most 1 requests at once"),
-        ("adaptive: gradient2", "adaptive: gradient2, permits: 3", "use one of them"),
-        ("adaptive: gradient2, ", "", "has no number"),
-        ("adaptive: gradient2", "permits: 2", "\"at_most\" is for numbers that adapt"),
+        ("adaptive: gradient", "adaptive: gradient, permits: 3", "use one of them"),
+        ("adaptive: gradient, ", "", "has no number"),
+        ("adaptive: gradient", "permits: 2", "\"at_most\" is for numbers that adapt"),
         ("class: sheddable", "class: low", "there is no class \"low\""),
         ("class: sheddable", "class: [sheddable, critical]", "the words behind it say nothing: put it last"),
         ("class: sheddable", "class: []", "an empty list says nothing"),
@@ -148,7 +179,7 @@ fn what_is_wrong_with_an_adaptive_number_is_told() {
         ("on_exceeded: deny", "timeout: soon", "\"soon\""),
         ("on_exceeded: deny", "mode: dry", "\"dry\""),
         (
-            "adaptive: gradient2, at_least: 1, at_most: 1, on_exceeded: deny",
+            "adaptive: gradient, at_least: 1, at_most: 1, on_exceeded: deny",
             "permits: 2",
             "\"class\" is for rules whose \"in_flight\" is adaptive",
         ),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluicegate_core::policy::PolicyMode;
-use sluicegate_in_flight::adaptive::LimitAlgorithm;
+use sluicegate_in_flight::adaptive::{LimitAlgorithm, Outcome};
 use sluicegate_in_flight::{Class, InFlight};
 
 use crate::support::{World, get};
@@ -13,15 +13,17 @@ use crate::support::{World, get};
 async fn limits_that_adapt_are_listed_with_their_last_hour_and_all_others_are_not() {
     let world = World::new();
     let fixed = InFlight::new("uploads", 2).unwrap();
-    let builder = InFlight::adaptive("api").algorithm(LimitAlgorithm::Aimd).samples(1).first(1).at_most(2);
+    let builder = InFlight::adaptive("api").algorithm(LimitAlgorithm::Aimd).first(1).at_most(2);
     let api = builder.wait_up_to(Duration::ZERO).clock(world.clock.clone()).build().unwrap();
-    let tried = InFlight::adaptive("tried").mode(PolicyMode::Shadow).first(1).build().unwrap();
+    let tried = InFlight::adaptive("tried").mode(PolicyMode::Shadow).at_most(1).build().unwrap();
     [&fixed, &api, &tried].into_iter().for_each(|limit| world.store.in_flight(limit));
 
+    api.try_acquire("ada").unwrap().answered(Outcome::Error);
+    world.clock.advance(Duration::from_secs(10));
     let first = api.try_acquire("ada").unwrap();
     assert!(api.request("ada").class(Class::Sheddable).try_acquire().is_err());
     world.clock.advance(Duration::from_millis(200));
-    first.answered(false);
+    first.answered(Outcome::Good);
     world.clock.advance(Duration::from_secs(180));
     let held = [(); 2].map(|()| tried.try_acquire("ada").unwrap());
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use sluicegate_in_flight::adaptive::Outcome;
 use sluicegate_in_flight::{NoPermit, Permit, PermitRequest};
 use tower_layer::Layer;
 
@@ -57,7 +58,7 @@ use crate::in_flight::PermitWait;
 /// let partner = InFlight::adaptive("partner").at_most(50).timeout(Duration::from_secs(5)).build()?;
 /// let layer = CallInFlightLayer::new(move |_: &Request<String>| partner.request("all"))
 ///     .fault_if(|response: &Response<String>| {
-///         response.status() == StatusCode::TOO_MANY_REQUESTS || response.status().is_server_error()
+///         [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE].contains(&response.status())
 ///     });
 /// # let _ = layer;
 /// # Ok(())
@@ -119,8 +120,9 @@ impl<A, F> CallInFlightLayer<A, F> {
         self
     }
 
-    /// Sets which responses show an overloaded service, if the limit adapts. An error of the service is always a fault,
-    /// as is an answer after the [timeout](sluicegate_in_flight::AdaptiveBuilder::timeout). Default: no response is.
+    /// Sets which responses show an overloaded service, if the limit adapts. An answer after the
+    /// [timeout](sluicegate_in_flight::AdaptiveBuilder::timeout) always does; an error of the service shows it by its latency alone. Default:
+    /// no response does.
     #[must_use]
     pub fn fault_if<Res, N: Fn(&Res) -> bool + Send + Sync + 'static>(
         self,
@@ -205,7 +207,8 @@ where
     }
 
     fn after(pass: Permitted<F>, response: Res) -> Res {
-        pass.permit.answered(pass.is_fault.is_fault(&response));
+        let is_fault = pass.is_fault.is_fault(&response);
+        pass.permit.answered(if is_fault { Outcome::Overload } else { Outcome::Good });
         response
     }
 
@@ -214,7 +217,7 @@ where
     }
 
     fn failed_after(pass: Permitted<F>, error: E) -> CallError<E> {
-        pass.permit.answered(true);
+        pass.permit.answered(Outcome::Error);
         CallError::Inner(error)
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use sluicegate_core::Key;
+use sluicegate_in_flight::adaptive::Outcome;
 use sluicegate_in_flight::{InFlight, NoPermit, NoPermitKind, Permit};
 use smallvec::SmallVec;
 
@@ -314,7 +315,7 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
     }
 
     fn failed_after(pass: PermitPass, error: E) -> E {
-        pass.held.iter().flat_map(HeldPermit::permits).for_each(|permit| permit.answered(true));
+        pass.held.iter().flat_map(HeldPermit::permits).for_each(|permit| permit.answered(Outcome::Error));
         error
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, StatusCode};
 use sluicegate_core::Key;
+use sluicegate_in_flight::adaptive::Outcome;
 use sluicegate_in_flight::{Class, InFlight, Permit, PermitRequest};
 
 use crate::key::missing::{OnMissingKey, WhenMissing};
@@ -120,9 +121,10 @@ impl InFlightLimit {
         self
     }
 
-    /// Sets which responses show an overloaded service, if the limit adapts. An error of the service is always a fault, and so is
-    /// a late answer if there is a [timeout](sluicegate_in_flight::AdaptiveBuilder::timeout). Default: responses with a status from
-    /// 500 on, and gRPC responses with `DEADLINE_EXCEEDED`, `INTERNAL` or `UNAVAILABLE` in their header fields.
+    /// Sets which responses speak of [overload](Outcome::Overload), if the limit adapts. A late answer always does if there is a
+    /// [timeout](sluicegate_in_flight::AdaptiveBuilder::timeout). Other responses with a status from 500 on, and errors of the service, are
+    /// [errors](Outcome::Error): if they come faster than good answers, they change nothing. Default: the statuses 429, 503 and 504, and
+    /// gRPC responses with `RESOURCE_EXHAUSTED`, `DEADLINE_EXCEEDED` or `UNAVAILABLE` in their header fields.
     pub fn fault_if(
         mut self,
         is_fault: impl Fn(StatusCode, &HeaderMap) -> bool + Send + Sync + 'static,
@@ -151,10 +153,17 @@ impl InFlightLimit {
 
     /// Reports the response to a permit of this limit.
     pub(super) fn answered(&self, permit: &Permit, status: StatusCode, headers: &HeaderMap) {
-        permit.answered(match &self.is_fault {
+        let is_overload = match &self.is_fault {
             Some(is_fault) => is_fault(status, headers),
-            None => status.is_server_error() || says_fault_in_grpc(headers),
-        });
+            None => speaks_of_overload(status, headers),
+        };
+        permit.answered(
+            match status.is_server_error() || headers.get("grpc-status").is_some_and(|code| code != "0") {
+                _ if is_overload => Outcome::Overload,
+                true => Outcome::Error,
+                false => Outcome::Good,
+            },
+        );
     }
 
     pub(super) fn applies_to(&self, request: RequestView<'_>) -> bool {
@@ -162,9 +171,11 @@ impl InFlightLimit {
     }
 }
 
-/// `DEADLINE_EXCEEDED`, `INTERNAL` or `UNAVAILABLE` of a response without a body; other responses have it in trailers.
-fn says_fault_in_grpc(headers: &HeaderMap) -> bool {
-    headers.get("grpc-status").is_some_and(|status| [&b"4"[..], b"13", b"14"].contains(&status.as_bytes()))
+/// Of gRPC, `RESOURCE_EXHAUSTED`, `DEADLINE_EXCEEDED` or `UNAVAILABLE` of a response without a body; others have it in trailers.
+fn speaks_of_overload(status: StatusCode, headers: &HeaderMap) -> bool {
+    [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT]
+        .contains(&status)
+        || headers.get("grpc-status").is_some_and(|code| [&b"4"[..], b"8", b"14"].contains(&code.as_bytes()))
 }
 
 impl From<InFlight> for InFlightLimit {

@@ -109,9 +109,8 @@ impl InFlightLimits {
 
     /// Reports the response to a permit, through its limit.
     pub(super) fn answered(&self, permit: &Permit, status: StatusCode, headers: &HeaderMap) {
-        match self.each.iter().find(|limit| limit.in_flight.is(permit.in_flight())) {
-            Some(limit) => limit.answered(permit, status, headers),
-            None => permit.answered(status.is_server_error()),
+        if let Some(limit) = self.each.iter().find(|limit| limit.in_flight.is(permit.in_flight())) {
+            limit.answered(permit, status, headers);
         }
     }
 

@@ -70,7 +70,7 @@ async fn serve(request: Request<()>) -> Result<Response<Frames>, &'static str> {
 }
 
 fn adaptive(at_most: u64) -> AdaptiveBuilder {
-    let builder = InFlight::adaptive("service").at_least(1).at_most(at_most).first(3).samples(2);
+    let builder = InFlight::adaptive("service").at_least(1).at_most(at_most).first(3);
     builder.fair().queue(6).wait_up_to(Duration::from_millis(320)).clock(Paused::now())
 }
 

@@ -1,30 +1,30 @@
-//! A server with too much to do, behind a limit that adapts, on virtual time.
+//! A server behind limits that adapt, on virtual time.
 //!
-//! A [`Scene`] is a server with workers, the load that comes, and what befalls both. It is played once for each limit: fixed numbers, and
-//! the algorithms of [`sluicegate_in_flight::adaptive`]. Everything is drawn from a seed, so that equal arguments give
-//! equal reports.
+//! A [`Scene`] is a server with workers, the load that comes, and what befalls both: real overload, errors, and changes that the server can
+//! bear. It is played once for each [`Limit`]: the algorithms of [`sluicegate_in_flight::adaptive`], and those of others as references.
+//! Everything is drawn from a seed, so that equal arguments give equal reports.
 //!
 //! ```
 //! use sluicegate_in_flight::adaptive::LimitAlgorithm;
-//! use sluicegate_simulator::adaptive::{Compared, Scene, Server, Times};
+//! use sluicegate_simulator::adaptive::{Compared, Limit, Scene};
 //!
-//! let server = Server { workers: 10, ..Server::default() };
-//! let scene = Scene::named("rest", 10).expect("it is one of them");
-//! let compared = Compared::of(&scene, server, Times::Exponential, 1, &[LimitAlgorithm::Gradient]);
-//! assert!(compared.rows[0].goodput > 0.9);
+//! let scene = Scene::named("errors-5s").expect("it is one of them");
+//! let compared = Compared::of(&scene, &[Limit::Adaptive(LimitAlgorithm::Gradient)], 1);
+//! assert!(compared.scores[0].needless < 0.01);
 //! ```
 
-mod compare;
 mod limiter;
-mod picture;
 mod play;
+mod references;
 mod report;
 mod scene;
+mod score;
 mod server;
 
-pub use self::compare::{Compared, Row};
 pub use self::limiter::Limit;
-pub use self::play::{Answer, Played, play};
-pub use self::report::Summary;
+pub use self::play::{Answer, Played, Second, play};
+pub use self::references::Reference;
+pub use self::report::Compared;
 pub use self::scene::{Load, Phase, Scene};
+pub use self::score::Score;
 pub use self::server::{Server, Times};

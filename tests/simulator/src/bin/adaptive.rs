@@ -1,16 +1,17 @@
 //! The command `sluicegate-simulator-adaptive`.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 
 use clap::Parser;
 use sluicegate_in_flight::adaptive::LimitAlgorithm;
-use sluicegate_simulator::adaptive::{Compared, Scene, Server, Summary, Times};
+use sluicegate_simulator::adaptive::{Compared, Limit, Reference, Scene};
 
-/// Plays a server with too much to do behind limits that adapt, on virtual time, and prints a table beside the best fixed number.
+/// Plays a server behind limits that adapt, on virtual time, and prints a table.
 ///
-/// Equal arguments give an equal report.
+/// A cell has the worst of three spreads of work: requests refused without need, the seconds from the end of trouble until all are admitted,
+/// the seconds with a median above twice that of an idle server, good answers as a part of those that the server could have given at best,
+/// and their 99th percentile as a multiple of that of an idle server. Equal arguments give an equal report.
 #[derive(Parser)]
 #[command(name = "sluicegate-simulator-adaptive", max_term_width = 100)]
 struct Arguments {
@@ -20,31 +21,13 @@ struct Arguments {
     /// These scenes only; all of them without it.
     #[arg(long, value_delimiter = ',')]
     scenes: Vec<String>,
-    /// How the time that work takes is spread; in all ways without it.
-    #[arg(long, value_delimiter = ',')]
-    work: Vec<Times>,
-    /// These algorithms only; all of them without it.
-    #[arg(long, value_delimiter = ',')]
-    algorithms: Vec<LimitAlgorithm>,
-    /// Workers of the server.
-    #[arg(long, default_value_t = 40)]
-    workers: usize,
-    /// How long the work of a request takes on average, in microseconds.
-    #[arg(long, default_value_t = 20_000)]
-    work_us: u64,
-    /// Seconds of each step of a scene.
-    #[arg(long, default_value_t = 20)]
-    step: u64,
-    /// Print the worst of each scene over all kinds of work, with a column for each algorithm.
+    /// Only the algorithms of this project, without references.
     #[arg(long)]
-    summary: bool,
-    /// Write a picture (SVG) of each scene into this folder.
-    #[arg(long, value_name = "FOLDER")]
-    pictures: Option<PathBuf>,
+    ours: bool,
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
+    match run(&Arguments::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("sluicegate-simulator-adaptive: {problem}");
@@ -53,34 +36,22 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<(), String> {
-    let Arguments { seed, scenes, work, algorithms, workers, work_us, step, summary, pictures } = arguments;
-    let known = Scene::all(step);
-    if let Some(name) = scenes.iter().find(|name| known.iter().all(|scene| scene.name != name.as_str())) {
+fn run(arguments: &Arguments) -> Result<(), String> {
+    let known = Scene::all();
+    if let Some(name) =
+        arguments.scenes.iter().find(|name| known.iter().all(|scene| scene.name != name.as_str()))
+    {
         let names: Vec<_> = known.iter().map(|scene| scene.name).collect();
         return Err(format!("there is no scene {name:?}: use one of {}", names.join(", ")));
     }
-    let chosen =
-        known.iter().filter(|scene| scenes.is_empty() || scenes.iter().any(|name| name == scene.name));
-    let work = if work.is_empty() { Times::ALL.to_vec() } else { work };
-    let algorithms = if algorithms.is_empty() { LimitAlgorithm::ALL.to_vec() } else { algorithms };
-    let server = Server { workers, work_us, ..Server::default() };
-    let plays: Vec<_> = chosen.flat_map(|scene| work.iter().map(move |times| (scene, *times))).collect();
-    let compared = at_once(&plays, |(scene, times)| Compared::of(scene, server, *times, seed, &algorithms));
-    if summary {
-        print!("{}", Summary(&compared));
-    } else {
-        println!("{}", Compared::HEAD);
-    }
-    for compared in compared {
-        if !summary {
-            print!("{compared}");
-        }
-        if let Some(folder) = &pictures {
-            let path = folder.join(format!("{}-{}.svg", compared.scene.name, compared.times.as_str()));
-            std::fs::write(&path, compared.picture())
-                .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-        }
+    let is_asked =
+        |scene: &Scene| arguments.scenes.is_empty() || arguments.scenes.iter().any(|name| name == scene.name);
+    let scenes: Vec<_> = known.into_iter().filter(is_asked).collect();
+    let references = Reference::ALL.map(Limit::Reference).into_iter().filter(|_| !arguments.ours);
+    let limits: Vec<_> = LimitAlgorithm::ALL.map(Limit::Adaptive).into_iter().chain(references).collect();
+    println!("{}", Compared::head(&limits));
+    for compared in at_once(&scenes, |scene| Compared::of(scene, &limits, arguments.seed)) {
+        println!("{compared}");
     }
     Ok(())
 }

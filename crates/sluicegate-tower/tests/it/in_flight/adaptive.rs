@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use sluicegate_core::{Key, OnOutage, Policy, RateLimiter};
-use sluicegate_in_flight::adaptive::LimitAlgorithm;
+use sluicegate_in_flight::adaptive::{LimitAlgorithm, Outcome};
 use sluicegate_in_flight::{AdaptiveBuilder, Class, InFlight};
 use sluicegate_tower::in_flight::{InFlightLayer, InFlightLimit};
 use sluicegate_tower::key::{Extraction, HeaderKey, OnMissingKey, RequestView, extract_fn};
@@ -112,13 +112,19 @@ async fn rate_limits_around_it_and_inside_of_it_are_not_charged_for_what_it_shed
     }
 }
 
-/// A number that goes by faults alone, and moves with each answer after 200 ms.
+/// A number that goes by answers that speak of overload alone.
 fn by_faults() -> AdaptiveBuilder {
-    InFlight::adaptive("api").algorithm(LimitAlgorithm::Aimd).samples(1).first(10).clock(Paused::now())
+    InFlight::adaptive("api").algorithm(LimitAlgorithm::Aimd).first(10).clock(Paused::now())
+}
+
+/// Ten seconds after an answer, so that the next one moves the number.
+async fn rest(api: &InFlight) {
+    api.try_acquire("rest").unwrap().answered(Outcome::Good);
+    tokio::time::advance(Duration::from_secs(10)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_of_the_service_are_faults_and_those_of_the_client_never() {
+async fn answers_that_speak_of_overload_lower_the_number_and_other_errors_do_not() {
     let answers = |status: u16, grpc: Option<&'static str>| {
         move |_: Request<()>| async move {
             tokio::time::sleep(Duration::from_millis(200)).await;
@@ -133,17 +139,20 @@ async fn errors_of_the_service_are_faults_and_those_of_the_client_never() {
     for (status, grpc, is_fault) in [
         (200, None, false),
         (408, None, false),
-        (429, None, false),
+        (429, None, true),
         (499, None, false),
-        (500, None, true),
+        (500, None, false),
+        (502, None, false),
         (503, None, true),
         (504, None, true),
         (200, Some("0"), false),
-        (200, Some("8"), false),
+        (200, Some("8"), true),
+        (200, Some("13"), false),
         (200, Some("4"), true),
         (200, Some("14"), true),
     ] {
         let api = by_faults().build().unwrap();
+        rest(&api).await;
         let service = InFlightLayer::new(api.clone()).layer(service_fn(answers(status, grpc)));
         service.oneshot(ask("/")).await.unwrap();
         assert_eq!(api.permits() < 10, is_fault, "{status} {grpc:?}");
@@ -151,8 +160,10 @@ async fn errors_of_the_service_are_faults_and_those_of_the_client_never() {
     let api = by_faults().build().unwrap();
     let limit = InFlightLimit::new(api.clone()).fault_if(|status, _| status == StatusCode::REQUEST_TIMEOUT);
     let layer = InFlightLayer::new(limit);
-    layer.layer(service_fn(answers(500, None))).oneshot(ask("/")).await.unwrap();
-    assert_eq!(api.permits(), 10, "the application says what is one");
+    rest(&api).await;
+    layer.layer(service_fn(answers(503, None))).oneshot(ask("/")).await.unwrap();
+    assert_eq!(api.permits(), 10, "the application says what does");
+    rest(&api).await;
     layer.layer(service_fn(answers(408, None))).oneshot(ask("/")).await.unwrap();
     assert_eq!(api.permits(), 9);
 }
@@ -205,11 +216,12 @@ async fn refusals_by_limits_inside_of_it_say_nothing_about_the_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_fails_is_a_fault_and_one_whose_client_has_gone_is_none() {
-    let api = by_faults().build().unwrap();
+async fn a_service_that_fails_late_is_overloaded_and_one_whose_client_has_gone_is_not() {
+    let api = by_faults().timeout(Duration::from_secs(20)).build().unwrap();
+    rest(&api).await;
     let layer = InFlightLayer::new(api.clone());
     let fails = layer.layer(service_fn(|_: Request<()>| async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_secs(21)).await;
         Err::<Response<Body>, _>("it took too long")
     }));
     assert_eq!(fails.oneshot(ask("/")).await.unwrap_err(), "it took too long");
@@ -223,7 +235,7 @@ async fn a_service_that_fails_is_a_fault_and_one_whose_client_has_gone_is_none()
 
 #[tokio::test(start_paused = true)]
 async fn time_in_the_queue_and_in_the_body_is_no_part_of_a_sample() {
-    let api = fixed(1).samples(1).clock(Paused::now()).wait_up_to(Duration::from_secs(1)).build().unwrap();
+    let api = fixed(1).clock(Paused::now()).wait_up_to(Duration::from_secs(3)).build().unwrap();
     let takes = service_fn(|_: Request<()>| async {
         tokio::time::sleep(Duration::from_millis(200)).await;
         Ok::<_, Infallible>(Response::new(Body::from("hello")))
@@ -233,11 +245,11 @@ async fn time_in_the_queue_and_in_the_body_is_no_part_of_a_sample() {
     tokio::task::yield_now().await;
     let second = tokio::spawn(service.oneshot(ask("/")));
     let body = first.await.unwrap().unwrap().into_body();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
     drop(body);
     assert_eq!(second.await.unwrap().unwrap().status(), StatusCode::OK);
     let latency = api.status().unwrap().latency.as_millis();
-    assert!((190..=215).contains(&latency), "it waited for 700 ms and took 200: {latency}");
+    assert!((190..=215).contains(&latency), "it waited for 1.7 s and took 200 ms: {latency}");
 }
 
 fn by_path(request: RequestView<'_>) -> Class {
