@@ -25,7 +25,7 @@ use clap_complete::Shell;
     name = "sluicegate",
     version,
     max_term_width = 80,
-    after_help = "Exit status: 0 good, 1 wrong rules or input, 2 usage, 3 above --fail-above."
+    after_help = "Exit status: 0 good, 1 wrong rules or input, 2 usage or logs that are not understood, 3 above\n--fail-above."
 )]
 struct CommandLine {
     #[command(subcommand)]
@@ -60,14 +60,13 @@ enum Command {
 
 fn main() -> ExitCode {
     let CommandLine { command } = CommandLine::parse();
-    let mut good = ExitCode::SUCCESS;
+    let (mut good, mut bad) = (ExitCode::SUCCESS, ExitCode::FAILURE);
     let done = match command {
         Command::Check { rules, against } => check::run(&rules, against.as_deref()),
         Command::Explain(request) => explain::run(&request),
-        Command::Replay(asked) => replay::run(&asked).map(|replayed| {
-            if replayed.is_above {
-                good = ExitCode::from(3);
-            }
+        Command::Replay(asked) => replay::run(&asked).and_then(|replayed| {
+            let status = ExitCode::from(replayed.status);
+            (good, bad) = (status, status);
             replayed.text
         }),
         Command::Inspect(asked) => inspect::run(&asked),
@@ -84,7 +83,7 @@ fn main() -> ExitCode {
         Err(text) => {
             // A closed standard error is ignored.
             _ = writeln!(io::stderr(), "{text}");
-            return ExitCode::FAILURE;
+            return bad;
         }
     };
     match io::stdout().write_all(text.as_bytes()) {

@@ -19,9 +19,20 @@ pub(crate) struct ReplayArguments {
     /// The logs, plain or gzip; "-" or none is standard input.
     #[arg(value_name = "LOG")]
     logs: Vec<PathBuf>,
-    /// combined, common, json, or nginx's log_format [default: guessed].
+    /// A format by its name, such as combined or json; nginx's log_format or
+    /// Apache's LogFormat [default: guessed for each log].
     #[arg(long)]
     format: Option<Format>,
+    /// Where lines of JSON have a field, as client=.req.ip; time, method and url
+    /// are needed.
+    #[arg(long, value_name = "NAME=PATH")]
+    field: Vec<String>,
+    /// The zone of times that name none, as Europe/Berlin [default: UTC].
+    #[arg(long)]
+    zone: Option<String>,
+    /// Replay logs most of whose lines are of something else.
+    #[arg(long)]
+    allow_other_lines: bool,
     /// Leave out earlier requests, as 2015-05-17 or 2015-05-17T10:05:03Z.
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
@@ -93,10 +104,10 @@ enum WithinSecondOption {
     Together,
 }
 
-/// The text to print, and whether more was rejected than allowed.
+/// The text to print, and the exit status: 3 if more was rejected than allowed, 2 if the logs cannot be replayed.
 pub(crate) struct Replayed {
-    pub(crate) text: String,
-    pub(crate) is_above: bool,
+    pub(crate) text: Result<String, String>,
+    pub(crate) status: u8,
 }
 
 pub(crate) fn run(asked: &ReplayArguments) -> Result<Replayed, String> {
@@ -105,7 +116,10 @@ pub(crate) fn run(asked: &ReplayArguments) -> Result<Replayed, String> {
     let logs = paths.iter().map(|path| open(path)).collect::<Result<Vec<_>, _>>()?;
     let bar = bar(logs.iter().map(|(.., bytes)| *bytes).sum::<Option<u64>>());
     let logs = logs.into_iter().map(|(name, log, _)| (name, bar.wrap_read(log)));
-    let outcome = replay.run(logs).map_err(|error| chain(&error))?;
+    let outcome = match replay.run(logs) {
+        Ok(outcome) => outcome,
+        Err(error) => return Ok(Replayed { text: Err(chain(&error)), status: 2 }),
+    };
     bar.finish_and_clear();
     let write = |path: &Path, text: String| {
         std::fs::write(path, text)
@@ -114,7 +128,7 @@ pub(crate) fn run(asked: &ReplayArguments) -> Result<Replayed, String> {
     asked.report.iter().try_for_each(|path| write(path, outcome.to_html()))?;
     asked.picture.iter().try_for_each(|path| write(path, outcome.to_svg()))?;
     let is_above = asked.fail_above.is_some_and(|share| outcome.rejects_more_than(share));
-    Ok(Replayed { text: text(asked, &outcome), is_above })
+    Ok(Replayed { text: Ok(text(asked, &outcome)), status: if is_above { 3 } else { 0 } })
 }
 
 fn replay(asked: &ReplayArguments) -> Result<Replay, String> {
@@ -132,6 +146,12 @@ fn replay(asked: &ReplayArguments) -> Result<Replay, String> {
         let path = asked.rules.display();
         _ = writeln!(io::stderr(), "{path}: {deferring}: such requests count as rejected");
     }
+    let fields =
+        match (&*asked.field, asked.format.as_ref().is_none_or(|format| format.to_string() == "json")) {
+            ([], _) => None,
+            (fields, true) => Some(format!("json {}", fields.join(" ")).parse::<Format>()?),
+            (_, false) => return Err("--field is for --format json".to_owned()),
+        };
     let prepared = || {
         let how = match asked.within_second {
             WithinSecondOption::Spread => WithinSecond::Spread,
@@ -148,6 +168,15 @@ fn replay(asked: &ReplayArguments) -> Result<Replay, String> {
             .latest_us(latest_us);
         if let Some(format) = &asked.format {
             replay = replay.format(format.clone());
+        }
+        if let Some(format) = fields {
+            replay = replay.format(format);
+        }
+        if let Some(zone) = &asked.zone {
+            replay = replay.zone(zone)?;
+        }
+        if asked.allow_other_lines {
+            replay = replay.allow_other_lines();
         }
         if let Some(since) = &asked.since {
             replay = replay.since(since)?;

@@ -35,8 +35,8 @@ pub struct ReplayOutcome {
     ///
     /// They are in the order in which they were given, which is not the order of their times.
     pub logs: Vec<String>,
-    /// The format of their lines; `None` if there was no line.
-    pub format: Option<Format>,
+    /// The formats of their lines, each once; none if there was no line.
+    pub formats: Vec<Format>,
     /// The way in which whole seconds were taken.
     pub within_second: WithinSecond,
     /// Whether the log has whole seconds.
@@ -60,6 +60,8 @@ pub struct ReplayOutcome {
     pub forgotten: u64,
     /// Whether any line was taken at its logged time.
     pub(crate) is_as_logged: bool,
+    /// Whether any line names a client behind the proxies of the rules.
+    pub(crate) forwarded: Forwarded,
     /// Parts of the log that are unusual for it, in the order of their beginnings.
     ///
     /// They are found whatever the rules are. Suggestions are not learned from them.
@@ -79,6 +81,8 @@ pub struct LineCounts {
     ///
     /// The lines of all logs together, empty ones too.
     pub read: u64,
+    /// Lines of no request: empty ones, comments, and lines that a server writes beside those of requests.
+    pub no_request: u64,
     /// Lines that could not be understood.
     pub not_understood: u64,
     /// The first lines that were not understood.
@@ -114,7 +118,6 @@ pub struct NotUnderstood {
     /// | `it has more than the fields of the format` | there is text after the last field |
     /// | `its time cannot be read`, `it has no time` | no moment of 1970 or later that exists |
     /// | `its time has not come yet` | it is above [`latest_us`](crate::Replay::latest_us) |
-    /// | `the client is not an address` | a host name was logged, and its address is unknown |
     /// | `the request is not METHOD URL HTTP/VERSION` | a scan, or a request of another protocol |
     /// | `its method is none of HTTP`, `its URL is none` | no server would have accepted it |
     /// | `the time that it took is not one of 0 s to 30 days` | a clock was set meanwhile |
@@ -147,7 +150,7 @@ impl ReplayOutcome {
     /// The decider searches for suggestions here. Lines that were left out are sorted by rule and reason, so that their order does not
     /// depend on the number of threads that have read.
     pub(crate) fn new(
-        (logs, format, within_second): (Vec<String>, Option<Format>, WithinSecond),
+        (logs, formats, within_second): (Vec<String>, Vec<Format>, WithinSecond),
         (counts, late, names): (ReadCounts, u64, &[String]),
         decider: LogEvaluation,
     ) -> Self {
@@ -169,11 +172,12 @@ impl ReplayOutcome {
         let (rules, unusual) = decider.finish(&counts.marks);
         Self {
             logs,
-            format,
+            formats,
             within_second,
             has_whole_seconds: rules.iter().any(|rule| rule.rejected_otherwise.is_some()),
             lines: LineCounts {
                 read: counts.read,
+                no_request: counts.no_request,
                 not_understood: counts.not_understood,
                 shown,
                 late,
@@ -185,6 +189,7 @@ impl ReplayOutcome {
             span,
             forgotten,
             is_as_logged: counts.is_as_logged,
+            forwarded: counts.forwarded,
             unusual,
             rules,
         }
@@ -227,11 +232,25 @@ pub(crate) struct Puzzle {
     pub(crate) begins: Option<String>,
 }
 
+/// Whether lines name clients behind the proxies of the rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Forwarded {
+    /// No rule asks for clients behind proxies.
+    #[default]
+    NotAsked,
+    /// All clients are peers.
+    Nowhere,
+    Somewhere,
+}
+
 /// Counts of lines by their fate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadCounts {
     /// All lines, whatever their fate.
     pub(crate) read: u64,
+    /// Lines that are not about a request.
+    pub(crate) no_request: u64,
+    pub(crate) forwarded: Forwarded,
     /// Whether a line was replayed at its logged time, because it does not say how long the request took.
     pub(crate) is_as_logged: bool,
     /// Lines before or after the requested time.
@@ -255,6 +274,8 @@ impl ReadCounts {
     /// The shown lines of both are put in the order of the log again, and cut off at [`SHOWN`].
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.read += other.read;
+        self.no_request += other.no_request;
+        self.forwarded = self.forwarded.max(other.forwarded);
         self.is_as_logged |= other.is_as_logged;
         self.outside += other.outside;
         self.exempt += other.exempt;

@@ -2,7 +2,7 @@
 //!
 //! # A run in five steps
 //! 1. The limits of the file are listed, one row for each policy of each rule; nothing is spent of them.
-//! 2. Logs are opened, and the format is guessed from the first hundred lines unless it was set.
+//! 2. Logs are opened, and the format of each is guessed from its first thousand lines unless it was set.
 //! 3. Threads take lines apart and find out what each asks of the rows.
 //! 4. The caller's thread gives keys their numbers, puts requests in order, and decides them second by second.
 //! 5. The counts become figures, limits are looked for if that was asked, and all of it becomes an outcome.
@@ -12,6 +12,7 @@
 use std::error::Error;
 use std::io::Read;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::{fmt, io};
 
 use http::HeaderName;
@@ -22,7 +23,9 @@ use sluicegate_tower::limits::Limits;
 
 use crate::judge::{LogEvaluation, Order};
 use crate::outcome::{Puzzle, ReadCounts, ReplayOutcome};
-use crate::read::{Batches, Format, LONGEST, LineBatch, LineParser, ReadRange, Rows, take_apart, time};
+use crate::read::{
+    Batches, Format, Guess, LONGEST, LineBatch, LineParser, LogFormat, ReadRange, Rows, take_apart, time,
+};
 use crate::suggestion::Share;
 
 /// Replays access logs against the limits of a rules file.
@@ -57,7 +60,7 @@ pub struct Replay {
 }
 
 /// The number of lines that are looked at to guess the format.
-const GUESSED_FROM: usize = 100;
+const GUESSED_FROM: usize = 1_000;
 
 impl Replay {
     /// A replay of these rules. Their waiting rooms are left out: a log does not say which visitors waited, so all requests count as let in.
@@ -76,9 +79,10 @@ impl Replay {
         Ok(Self { limits, unread, settings })
     }
 
-    /// Sets the format of the lines. Default: it is guessed from the first hundred.
+    /// Sets the format of the lines. Default: it is guessed from the first thousand of each log.
     ///
-    /// The guess is one of combined, common and json, the one that reads the most of those lines. A format of nginx has to be set:
+    /// The guess is the [known](Format) format that reads the most of those lines, if it reads more than half of them. Another one has to be
+    /// set:
     ///
     /// ```
     /// use sluicegate_replay::Replay;
@@ -94,6 +98,26 @@ impl Replay {
     /// ```
     pub fn format(mut self, format: Format) -> Self {
         self.settings.format = Some(format);
+        self
+    }
+
+    /// Sets the zone of times that name none, such as `Europe/Berlin` or `+02:00`. Default: UTC.
+    ///
+    /// # Errors
+    /// When it is not a zone that the system knows.
+    pub fn zone(mut self, zone: &str) -> Result<Self, ReplayError> {
+        let known = time::zone(zone).ok_or_else(|| {
+            ReplayError::new(format!(
+                "{zone:?} is not a zone that this system knows: write Europe/Berlin or +02:00"
+            ))
+        })?;
+        self.settings.span.zone = Some(known);
+        Ok(self)
+    }
+
+    /// Replays logs most of whose lines are not understood, because they are of something else. Default: such a log is an error.
+    pub fn allow_other_lines(mut self) -> Self {
+        self.settings.allows_other_lines = true;
         self
     }
 
@@ -272,7 +296,9 @@ impl Replay {
     /// so their order does not matter, whether one server has rotated its log or several servers share the traffic.
     ///
     /// # Errors
-    /// When a log cannot be read, when its format cannot be guessed, and when it has lines but none that is understood.
+    /// When a log cannot be read, when its format cannot be guessed, when most of its lines are [not
+    /// understood](Self::allow_other_lines), and when more than a tenth of its requests come too late to be put in order, as in a log whose
+    /// newest lines are first.
     ///
     /// # Panics
     /// When reading one panics.
@@ -307,18 +333,22 @@ impl Replay {
         let (rows, named) = Rows::of(limits.clone(), &settings.only, settings.has_groups);
         let mut decider = LogEvaluation::new(&rows, named, settings)?;
         let (mut order, batches) = (Order::default(), Batches::new(logs)?);
-        let (mut format, mut counts) = (settings.format.clone(), ReadCounts::default());
-        if let Some(first) = batches.first() {
-            let format = format.get_or_insert(match &settings.format {
-                Some(format) => format.clone(),
-                None => guess(first, settings.span.hides_lines)?,
+        let mut formats = vec![None; names.len()];
+        for first in batches.first() {
+            formats[first.log] = Some(settings.guess(&names[first.log], first)?);
+        }
+        let mut counts = ReadCounts::default();
+        if formats.iter().any(Option::is_some) {
+            let read = formats.iter().cloned().map(|format: Option<LogFormat>| {
+                format.map(|LogFormat { wrapping, format }| LogFormat {
+                    wrapping,
+                    format: format.without(unread),
+                })
             });
-            let read = format.clone().without(unread);
-            let reader = |_| LineParser::new(read.clone(), rows.clone(), settings.span.clone());
+            let read: Arc<[_]> = read.collect();
+            let reader = |_| LineParser::new(Arc::clone(&read), rows.clone(), settings.span.clone());
             let readers = (0..settings.threads.max(1)).map(reader).collect();
-            let latest_us = settings.span.latest_us;
-            let has_come = |time: &u64| latest_us.is_none_or(|latest| *time <= latest);
-            let when = |line: &[u8]| format.when(line).filter(has_come);
+            let when = |log: usize, line: &[u8]| read[log].as_ref()?.when(line, &settings.span);
             let mut numbered = Vec::new();
             counts = take_apart(batches, when, readers, |taken| {
                 decider.numbered(&taken, &mut numbered);
@@ -332,35 +362,75 @@ impl Replay {
                 }
             })?;
         }
-        if counts.read > 0 && counts.not_understood == counts.read {
-            return Err(not_understood(&names, format.as_ref(), &counts));
+        let mut known: Vec<Format> = Vec::new();
+        for LogFormat { format, .. } in formats.into_iter().flatten() {
+            if !known.iter().any(|known| known.to_string() == format.to_string()) {
+                known.push(format);
+            }
+        }
+        let (lines, puzzles) = (counts.read - counts.no_request, counts.not_understood);
+        if lines > 0 && (puzzles == lines || puzzles * 2 > lines && !settings.allows_other_lines) {
+            return Err(not_understood(&names, &known, &counts));
         }
         order.finish(|second| decider.second(second));
+        if order.late * 10 > lines {
+            return Err(ReplayError::new(format!(
+                "{}: {} of {lines} requests are too late to be put in order, as if the newest lines were first: sort the lines by time (tac turns them round), or give logs that follow one another as files of their own",
+                names.join(", "),
+                order.late
+            )));
+        }
         let rules: Vec<String> = limits.limiters().map(|(name, _)| name).collect();
-        let log = (names, format, settings.within_second);
+        let log = (names, known, settings.within_second);
         Ok(ReplayOutcome::new(log, (counts, order.late, &rules), decider))
     }
 }
 
-/// The format of the first lines.
-fn guess(batch: &LineBatch, hides_lines: bool) -> Result<Format, ReplayError> {
-    let lines = batch.lines().take(GUESSED_FROM).map(|(_, line)| &batch.bytes[line]);
-    let lines: Vec<_> = lines.filter(|line| line.len() <= LONGEST).map(String::from_utf8_lossy).collect();
-    Format::guess(lines.iter().map(|line| &**line)).ok_or_else(|| {
-        let problem = "no line is in the format combined, common or json, so say --format";
-        let first: String = lines.first().map(|line| line.chars().take(160).collect()).unwrap_or_default();
-        ReplayError::new(match hides_lines {
-            true => problem.to_owned(),
-            false => format!("{problem}; the first one is {first:?}"),
-        })
-    })
+impl ReplaySettings {
+    /// The format of a log with these first lines, and the text around them.
+    ///
+    /// # Errors
+    /// When no format reads most of them, unless one was set.
+    fn guess(&self, log: &str, batch: &LineBatch) -> Result<LogFormat, ReplayError> {
+        let lines = batch.lines().take(GUESSED_FROM).map(|(_, line)| &batch.bytes[line]);
+        let lines: Vec<_> = lines.filter(|line| line.len() <= LONGEST).map(String::from_utf8_lossy).collect();
+        let guess = Format::guess(&lines, self.format.as_ref());
+        let (problem, other) = match guess {
+            Some(Guess { wrapping, format, fits, lines, .. })
+                if self.format.is_some()
+                    || lines == 0
+                    || fits * 2 > lines
+                    || self.allows_other_lines && fits > 0 =>
+            {
+                return Ok(LogFormat { wrapping, format });
+            }
+            Some(Guess { format, fits, lines, other, .. }) if fits > 0 => (
+                format!(
+                    "{log}: the format {format} reads {fits} of the first {lines} lines, and no other one reads more"
+                ),
+                other,
+            ),
+            guess => {
+                (format!("{log}: no format that is known reads a line"), guess.and_then(|guess| guess.other))
+            }
+        };
+        let other = other
+            .filter(|_| !self.span.hides_lines)
+            .map(|line| format!("; the first that is not read is {line:?}"));
+        Err(ReplayError::new(format!("{problem}, so say --format{}", other.unwrap_or_default())))
+    }
 }
 
-/// The error of a log none of whose lines was understood.
-fn not_understood(names: &[String], format: Option<&Format>, counts: &ReadCounts) -> ReplayError {
-    let format = format.map(ToString::to_string).unwrap_or_default();
-    let mut problem =
-        format!("{}: none of {} lines is understood in the format {format}", names.join(", "), counts.read);
+/// The error of logs most of whose lines were not understood.
+fn not_understood(names: &[String], formats: &[Format], counts: &ReadCounts) -> ReplayError {
+    let formats: Vec<String> = formats.iter().map(ToString::to_string).collect();
+    let mut problem = format!(
+        "{}: {} of {} lines are not understood in the format {}",
+        names.join(", "),
+        counts.not_understood,
+        counts.read - counts.no_request,
+        formats.join(", ")
+    );
     if let Some(Puzzle { log, line, reason, begins, .. }) = counts.shown.first() {
         let begins = begins.as_ref().map(|begins| format!(": {begins}")).unwrap_or_default();
         let log =
@@ -437,6 +507,8 @@ pub(crate) struct ReplaySettings {
     /// The names of the rules that are replayed; an empty list stands for all.
     pub(crate) only: Vec<String>,
     threads: usize,
+    /// Whether most lines may be of something else.
+    allows_other_lines: bool,
     pub(crate) within_second: WithinSecond,
     pub(crate) top: usize,
     pub(crate) compares: bool,
@@ -466,6 +538,7 @@ impl Default for ReplaySettings {
             span: ReadRange::default(),
             only: Vec::new(),
             threads: 1,
+            allows_other_lines: false,
             within_second: WithinSecond::default(),
             top: 10,
             compares: false,

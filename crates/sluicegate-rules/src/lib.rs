@@ -299,9 +299,9 @@
 //! | `settle` | the cost is |
 //! |---|---|
 //! | `{ header: x-tokens-used }`, `{ trailer: x-tokens-used }` | the number in that field |
-//! | `{ json: usage.total_tokens }` | that field of the JSON body |
+//! | `{ json: usage.total_tokens }` | that field of the JSON body; of a list of objects, or of an object on each line, the last one that has it |
 //! | `{ sse: usage.total_tokens }` | that field in the data of server-sent events, taken from the last event that has it |
-//! | `{ json: { usage.prompt_tokens: 1, usage.completion_tokens: 4 } }` | the sum of these fields, each at its price in units |
+//! | `{ json: { usage.prompt_tokens: 1, usage.completion_tokens: 4 } }` | the sum of these fields, each at its price in units; a price below 0 is subtracted, down to 0 |
 //! | `{ bytes: response }` | the length of the body |
 //!
 //! Several places may be named: the first of `header`, `trailer`, `json`, `sse` and `bytes` that has a number counts. If none has one, or
@@ -361,6 +361,9 @@
 //! | `jwt(claim)` | a claim of a verified token | there is no valid token with this claim |
 //! | `api_key` | a key that the file of `api_keys` lists | it sends none that is listed |
 //! | `api_key(header)`, `header(name)` | the value of the field, as a secret for `api_key` | the field is missing or empty |
+//! | `query(name)`, `cookie(name)` | the value of the parameter, of several the first in the order of the alphabet; the value of the cookie, as a secret | it is missing or empty |
+//! | `path`, `method`, `host`, `route` | that part of the request: the path in its normal form, `HEAD` as `GET`, the host without its port, and the route of axum's router | the request names no host, or has no route, as before a router |
+//! | `client + path`, or others so | both together, and only a request that has both has one | it lacks one of them |
 //! | `body(field)` | the value of a [field of the JSON body](#fields-of-bodies) | it has no such field |
 //! | `folded(body(field))` | the same, where upper and lower case and space around the value make no difference | as for `body(field)` |
 //! | `verified_before(..)` | the inner key, which a proxy in front has verified | as for the inner key |

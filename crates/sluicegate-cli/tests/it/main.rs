@@ -361,9 +361,21 @@ fn replay_tells_what_is_worth_a_second_look_on_standard_error() {
 fn replay_of_a_log_that_it_does_not_understand_fails() {
     let said = replay(LOG, &["--format", "json"]);
     assert!(
-        said.starts_with("1\nstandard input: none of 1 lines is understood in the format json"),
+        said.starts_with("2\nstandard input: 1 of 1 lines are not understood in the format json"),
         "{said}"
     );
     let hidden = replay(LOG, &["--format", "json", "--hide-keys"]);
-    assert!(hidden.starts_with("1\n") && !hidden.contains("192.0.2.7"), "{hidden}");
+    assert!(hidden.starts_with("2\n") && !hidden.contains("192.0.2.7"), "{hidden}");
+}
+
+/// The places of fields are said one by one.
+#[test]
+fn replay_reads_the_fields_of_anyones_json() {
+    let log = "{\"ts\":\"2015-05-17 12:05:03\",\"req\":{\"ip\":\"192.0.2.7\",\"to\":\"/login\",\"how\":\"POST\"}}\n";
+    let fields = ["time=.ts", "client=.req.ip", "url=.req.to", "method=.req.how"];
+    let fields = fields.iter().flat_map(|field| ["--field", field]);
+    let said = replay(log, &fields.chain(["--zone", "+02:00"]).collect::<Vec<_>>());
+    assert!(said.starts_with("0\n") && said.contains("from 2015-05-17 10:05:03"), "{said}");
+    let said = replay(log, &["--field", "when=.ts"]);
+    assert!(said.starts_with("1\n\"when\" is no field: use time, begin"), "{said}");
 }

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::{io, thread};
 
 use bytes::Bytes;
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 
 use crate::outcome::ReadCounts;
 use crate::read::reader::{LineParser, ParsedBatch};
@@ -87,12 +87,12 @@ impl Batches {
         Ok(batches)
     }
 
-    /// The beginning of the first log that has one.
-    pub(crate) fn first(&self) -> Option<&LineBatch> {
-        self.next.first().map(|(_, batch)| batch)
+    /// The beginning of each log that has one.
+    pub(crate) fn first(&self) -> impl Iterator<Item = &LineBatch> {
+        self.next.iter().map(|(_, batch)| batch)
     }
 
-    /// The next batch, where `when` gives the time of a line; `None` at the end of all logs.
+    /// The next batch, where `when` gives the time of a line of a log; `None` at the end of all logs.
     ///
     /// The time of a batch is the earliest of its first 32 lines. A batch without times counts as the earliest of all: its lines are not
     /// understood, and it does not matter when that is found. With one log no line is looked at.
@@ -101,11 +101,11 @@ impl Batches {
     /// When a log cannot be read on.
     pub(crate) fn next(
         &mut self,
-        when: impl Fn(&[u8]) -> Option<u64>,
+        when: impl Fn(usize, &[u8]) -> Option<u64>,
     ) -> Result<Option<LineBatch>, ReplayError> {
         if self.next.len() > 1 {
             for (time, batch) in self.next.iter_mut().filter(|(time, _)| time.is_none()) {
-                let times = batch.lines().filter_map(|(_, line)| when(&batch.bytes[line]));
+                let times = batch.lines().filter_map(|(_, line)| when(batch.log, &batch.bytes[line]));
                 *time = Some(times.take(LOOKS).min().unwrap_or(0));
             }
         }
@@ -125,14 +125,23 @@ impl OpenLog {
     /// # Errors
     /// When its first bytes cannot be read.
     fn open(place: usize, name: String, log: Box<dyn Read + Send>) -> Result<Self, ReplayError> {
-        // A large read bypasses the buffer, so it only serves the first bytes of gzip.
+        // A large read bypasses the buffer, so it only serves the first bytes.
         let mut plain = BufReader::with_capacity(BATCH / 2, log);
         let begin = plain.fill_buf().map_err(|error| ReplayError::reading(&name, 0, error))?;
-        let reader: Box<dyn BufRead + Send> = match begin.starts_with(&[0x1f, 0x8b]) {
-            true => Box::new(BufReader::with_capacity(BATCH / 2, MultiGzDecoder::new(plain))),
-            false => Box::new(plain),
-        };
-        Ok(Self { place, name, reader, lines: 0, rest: Vec::new() })
+        let named = PACKED.iter().find(|(magic, _)| begin.starts_with(magic));
+        if let Some((_, kind)) = named {
+            return Err(ReplayError::new(format!(
+                "{name}: it is {kind}, which is not read: pipe its text in, with - for the log"
+            )));
+        }
+        if begin.starts_with(BYTE_ORDER_MARK) {
+            plain.consume(BYTE_ORDER_MARK.len());
+        } else if begin.starts_with(&[0x1f, 0x8b]) {
+            let reader =
+                Box::new(BufReader::with_capacity(BATCH / 2, GzipMembers(Some(GzDecoder::new(plain)))));
+            return Ok(Self { place, name, reader, lines: 0, rest: Vec::new() });
+        }
+        Ok(Self { place, name, reader: Box::new(plain), lines: 0, rest: Vec::new() })
     }
 
     /// The next lines; `None` at the end.
@@ -177,6 +186,45 @@ impl OpenLog {
     }
 }
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The beginnings of files that are packed or encoded in a way that is not read.
+const PACKED: [(&[u8], &str); 7] = [
+    (b"BZh", "packed by bzip2 (bzcat)"),
+    (b"\x28\xb5\x2f\xfd", "packed by zstd (zstdcat)"),
+    (b"\xfd7zXZ\0", "packed by xz (xzcat)"),
+    (b"\x04\x22\x4d\x18", "packed by lz4 (lz4cat)"),
+    (b"PK\x03\x04", "a zip archive (unzip -p)"),
+    (b"\xff\xfe", "UTF-16 (iconv -f UTF-16)"),
+    (b"\xfe\xff", "UTF-16 (iconv -f UTF-16)"),
+];
+
+/// The members of a gzip file, one after the other. Zeros behind a member pad it, as tapes and some tools do.
+struct GzipMembers(Option<GzDecoder<BufReader<Box<dyn Read + Send>>>>);
+
+impl Read for GzipMembers {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.0 {
+            let read = member.read(bytes)?;
+            if read > 0 || bytes.is_empty() {
+                return Ok(read);
+            }
+            let Some(mut packed) = self.0.take().map(GzDecoder::into_inner) else { break };
+            loop {
+                let rest = packed.fill_buf()?;
+                let zeros = rest.iter().take_while(|byte| **byte == 0).count();
+                match rest.len() {
+                    0 => return Ok(0),
+                    length if zeros == length => packed.consume(zeros),
+                    _ => break packed.consume(zeros),
+                }
+            }
+            self.0 = Some(GzDecoder::new(packed));
+        }
+        Ok(0)
+    }
+}
+
 // One thread reads lines, several take them apart, and the caller's thread decides them in the order of the log.
 //
 // ```text
@@ -201,7 +249,7 @@ const AHEAD: usize = 2;
 /// When a reader or the reading of a log panics.
 pub(crate) fn take_apart(
     mut batches: Batches,
-    when: impl Fn(&[u8]) -> Option<u64> + Send,
+    when: impl Fn(usize, &[u8]) -> Option<u64> + Send,
     readers: Vec<LineParser>,
     mut each: impl FnMut(ParsedBatch),
 ) -> Result<ReadCounts, ReplayError> {
@@ -270,7 +318,7 @@ mod tests {
         let logs = logs.into_iter().map(|log| ("log".to_owned(), Box::new(Cursor::new(log)) as _));
         let mut batches = Batches::new(logs.collect()).unwrap();
         let mut all = Vec::new();
-        let when = |line: &[u8]| std::str::from_utf8(line).ok()?.parse().ok();
+        let when = |_, line: &[u8]| std::str::from_utf8(line).ok()?.parse().ok();
         while let Some(batch) = batches.next(when).unwrap() {
             let text = |line: Range<usize>| String::from_utf8(batch.bytes[line].to_vec()).unwrap();
             all.extend(batch.lines().map(|(number, line)| (batch.log, number, text(line))));
@@ -355,7 +403,7 @@ mod pool_tests {
 
     use super::*;
     use crate::read::format::Format;
-    use crate::read::reader::ReadRange;
+    use crate::read::reader::{LogFormat, ReadRange};
     use crate::read::rows::Rows;
 
     /// A panicking reader once left figures that came only from the other threads.
@@ -367,11 +415,16 @@ mod pool_tests {
         let line = "192.0.2.7 - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17\n";
         let batches = Batches::new(vec![("log".to_owned(), Box::new(Cursor::new(line)))]).unwrap();
         let format: Format = "common".parse().unwrap();
-        let reader =
-            || LineParser::new(format.clone(), Rows::of(limits.clone(), &[], false).0, ReadRange::default());
+        let formats = [Some(LogFormat { wrapping: Default::default(), format })];
+        let reader = || {
+            LineParser::new(
+                formats.clone().into(),
+                Rows::of(limits.clone(), &[], false).0,
+                ReadRange::default(),
+            )
+        };
         let readers = vec![reader(), reader()];
-        let run =
-            AssertUnwindSafe(|| take_apart(batches, |line| format.when(line), readers, |_| {}).map(|_| ()));
+        let run = AssertUnwindSafe(|| take_apart(batches, |_, _| None, readers, |_| {}).map(|_| ()));
         assert!(catch_unwind(run).is_err());
     }
 }

@@ -6,6 +6,7 @@
 //! # How lines are counted
 //! | a line | counts as |
 //! |---|---|
+//! | that is empty, a comment, or written beside the line of a request | of no request |
 //! | that the format cannot read, or whose method or URL HTTP does not have | not understood |
 //! | outside of the time that was asked for | outside |
 //! | that the limits exempt or block | exempt, blocked |
@@ -18,21 +19,23 @@ use std::borrow::Cow;
 use std::hash::BuildHasher;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use foldhash::fast::FixedState;
 use http::header::USER_AGENT;
 use http::{HeaderValue, Method, Request, Uri};
 use ipnet::IpNet;
+use jiff::tz::TimeZone;
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 use sluicegate_tower::key::PeerAddr;
 use sluicegate_tower::limits::{Meeting, Met, MetAsk, NoAsk};
 use smallvec::SmallVec;
 
-use crate::outcome::{Puzzle, ReadCounts, SHOWN};
+use crate::outcome::{Forwarded, Puzzle, ReadCounts, SHOWN};
 use crate::read::format::time::TimeReader;
-use crate::read::format::{Format, LogEntry};
+use crate::read::format::{Format, LogEntry, NO_REQUEST, Wrapping};
 use crate::read::lines::{LONGEST, LineBatch};
 use crate::read::rows::{Enforced, OWN_OF_ROW, RowGroups, Rows};
 
@@ -120,14 +123,39 @@ pub(crate) struct ReadRange {
     pub(crate) hides_lines: bool,
     /// Whether the rules say that clients come through proxies.
     pub(crate) is_behind_proxies: bool,
+    /// The zone of times that name none.
+    pub(crate) zone: Option<TimeZone>,
+}
+
+impl ReadRange {
+    fn clock(&self) -> TimeReader {
+        TimeReader::in_zone(self.zone.clone().unwrap_or(TimeZone::UTC))
+    }
+}
+
+/// The format of a log, and the text around its lines.
+#[derive(Clone, Debug)]
+pub(crate) struct LogFormat {
+    pub(crate) wrapping: Wrapping,
+    pub(crate) format: Format,
+}
+
+impl LogFormat {
+    /// The moment when the request of a line came, in microseconds; `None` for a line that is not understood.
+    pub(crate) fn when(&self, line: &[u8], span: &ReadRange) -> Option<u64> {
+        let line = self.wrapping.unwrap(std::str::from_utf8(line).ok()?)?;
+        let moment = self.format.parse(&line, &mut span.clock()).ok()?.arrival().ok()?;
+        Some(moment.us).filter(|us| span.latest_us.is_none_or(|latest| *us <= latest))
+    }
 }
 
 /// The number of characters that are shown of each line that was not understood.
 const SHOWN_CHARS: usize = 160;
 
-/// Reads lines in one format.
+/// Reads lines, those of each log in its format.
 pub(crate) struct LineParser {
-    format: Format,
+    /// The format of each log; a log without lines has none.
+    formats: Arc<[Option<LogFormat>]>,
     /// The rows and the limits of the file. All threads share them, and only read them.
     rows: Rows,
     span: ReadRange,
@@ -139,10 +167,10 @@ pub(crate) struct LineParser {
 }
 
 impl LineParser {
-    /// A reader of lines in this format that has read none yet.
-    pub(crate) fn new(format: Format, rows: Rows, span: ReadRange) -> Self {
-        let (head, clock, counts) = Default::default();
-        Self { format, rows, span, head, clock, counts }
+    /// A reader of lines in these formats that has read none yet.
+    pub(crate) fn new(formats: Arc<[Option<LogFormat>]>, rows: Rows, span: ReadRange) -> Self {
+        let (head, counts) = Default::default();
+        Self { formats, rows, clock: span.clock(), span, head, counts }
     }
 
     /// The asks of the lines of a batch. Lines outside of the time and lines that are not understood have none.
@@ -152,6 +180,8 @@ impl LineParser {
         let mut taken = ParsedBatch { requests, asks, keys };
         // The whole text is checked at once, and line by line only if that fails.
         let whole = std::str::from_utf8(&batch.bytes);
+        let formats = Arc::clone(&self.formats);
+        let Some(LogFormat { wrapping, format }) = &formats[batch.log] else { return taken };
         for (line, place) in batch.lines() {
             self.counts.read += 1;
             let (bytes, is_long) = (&batch.bytes[place.clone()], place.len() > LONGEST);
@@ -164,8 +194,28 @@ impl LineParser {
                     (std::str::from_utf8(&mended).unwrap_or_default(), &mended)
                 }
             };
-            if let Err(reason) = if is_long { Err(TOO_LONG) } else { self.asked(text, bytes, &mut taken) } {
-                self.not_understood((number, batch.log, line), reason, text);
+            let result = match wrapping {
+                _ if is_long => Err(TOO_LONG),
+                Wrapping::None => self.asked(format, text, bytes, &mut taken),
+                _ if text.trim_ascii_start().is_empty() => Err(NO_REQUEST),
+                wrapping => match wrapping.unwrap(text) {
+                    None => Err("it is not wrapped as other lines are"),
+                    Some(Cow::Borrowed(inner)) => self.asked(format, inner, bytes, &mut taken),
+                    Some(Cow::Owned(inner)) => {
+                        let bytes = Bytes::from(inner);
+                        self.asked(
+                            format,
+                            std::str::from_utf8(&bytes).unwrap_or_default(),
+                            &bytes,
+                            &mut taken,
+                        )
+                    }
+                },
+            };
+            match result {
+                Ok(()) => {}
+                Err(NO_REQUEST) => self.counts.no_request += 1,
+                Err(reason) => self.not_understood((number, batch.log, line), reason, text),
             }
         }
         taken
@@ -186,9 +236,15 @@ impl LineParser {
     ///
     /// # Errors
     /// The reason for which the line is not understood; nothing was taken then.
-    fn asked(&mut self, line: &str, bytes: &Bytes, taken: &mut ParsedBatch) -> Result<(), &'static str> {
+    fn asked(
+        &mut self,
+        format: &Format,
+        line: &str,
+        bytes: &Bytes,
+        taken: &mut ParsedBatch,
+    ) -> Result<(), &'static str> {
         let mut entry = LogEntry::default();
-        self.format.fill(&mut entry, line, &mut self.clock)?;
+        format.fill(&mut entry, line, &mut self.clock)?;
         let (moment, status, peer) = (entry.arrival()?, entry.status, entry.peer);
         let agent = mem::take(&mut entry.agent);
         self.counts.is_as_logged |= !entry.knows_arrival();
@@ -213,7 +269,7 @@ impl LineParser {
         };
         let mut grouped: SmallVec<[(RowGroups, u64); 4]> = SmallVec::new();
         let is_behind_proxies = self.span.is_behind_proxies;
-        let mut enforced = Enforced::default();
+        let (mut enforced, mut forwarded) = (Enforced::default(), self.counts.forwarded);
         let meeting = rows.limits.meet(request, |Met { limit, asks: met, .. }| {
             let row = met.as_ref().ok().and_then(|met| rows.row(limit, met.limiter));
             if let (Ok(MetAsk { is_enforced: true, .. }), Some(row)) = (&met, row) {
@@ -230,15 +286,25 @@ impl LineParser {
                         if is_behind_proxies && key.kind() == KeyKind::Address {
                             let shown = key.in_clear();
                             visit.client = shown.and_then(|shown| shown.parse().ok()).or(visit.client);
+                            let is_peer = visit.client == peer;
+                            forwarded = forwarded.max(if is_peer {
+                                Forwarded::Nowhere
+                            } else {
+                                Forwarded::Somewhere
+                            });
                         }
                         taken.push(place, (key, rows.quotas(row, limiter)), cost, is_enforced);
                         grouped.extend(row.groups.map(|groups| (groups, cost)));
                     }
                 }
+                Err(NoAsk::NoKey(missing)) if peer.is_none() && missing.is_mistake() => {
+                    left_out.add(limit, NO_ADDRESS, 1);
+                }
                 Err(NoAsk::NoKey(missing)) => left_out.add(limit, missing.reason(), 1),
                 Err(_) => left_out.add(limit, "the limit refuses such requests whatever they have spent", 1),
             }
         });
+        self.counts.forwarded = forwarded;
         match meeting {
             Meeting::Exempt => self.counts.exempt += 1,
             Meeting::Blocked => self.counts.blocked += 1,
@@ -265,6 +331,7 @@ impl LineParser {
     }
 }
 
+const NO_ADDRESS: &str = "the log says no address of the client, but a name, a Unix socket or nothing";
 const NO_KEY: &str = "the log does not say the key";
 const TOO_LONG: &str = "it is longer than 256 KiB";
 
@@ -299,7 +366,10 @@ impl Head {
             Some(query) if !entry.target.contains('?') => format!("{}?{query}", entry.target).into(),
             _ => shared(mem::take(&mut entry.target)),
         };
-        *self.0.uri_mut() = Uri::from_maybe_shared(target).map_err(|_| "its URL is none")?;
+        let target: Bytes = target;
+        *self.0.uri_mut() = Uri::from_maybe_shared(target.clone())
+            .or_else(|_| Uri::from_maybe_shared(encoded(&target)))
+            .map_err(|_| "its URL is none")?;
         let headers = self.0.headers_mut();
         headers.clear();
         for (name, value) in entry.headers.drain(..) {
@@ -315,6 +385,21 @@ impl Head {
         }
         Ok(&self.0)
     }
+}
+
+/// A URL whose bytes that no URL may have are written as `%3C`: servers answer such requests all the same.
+fn encoded(target: &[u8]) -> Bytes {
+    let mut url = Vec::with_capacity(target.len() + 16);
+    for byte in target {
+        match byte {
+            b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => {
+                url.extend(format!("%{byte:02X}").bytes())
+            }
+            0x21..=0x7e => url.push(*byte),
+            _ => url.extend(format!("%{byte:02X}").bytes()),
+        }
+    }
+    url.into()
 }
 
 // Small marks of a request, by which unusual traffic is found: [`RequestMarks`], and the texts that they stand for: [`Marks`].

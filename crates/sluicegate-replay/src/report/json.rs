@@ -24,7 +24,7 @@ impl ReplayOutcome {
     /// | `logs`, `format` | the names of the logs, and how they were read |
     /// | `time` | `arrival`, or `as logged` |
     /// | `within_second` | `spread` or `together`; null where the log has finer times |
-    /// | `lines` | `read`, `not_understood`, `first_not_understood`, `late`, `outside`, `exempt`, `blocked` |
+    /// | `lines` | `read`, `no_request`, `not_understood`, `first_not_understood`, `late`, `outside`, `exempt`, `blocked` |
     /// | `left_out` | a list of `rule`, `count` and `reason` |
     /// | `forgotten_keys` | see [`forgotten`](Self::forgotten) |
     /// | `span` | `from` and `to`; null if nothing was replayed |
@@ -47,11 +47,12 @@ impl ReplayOutcome {
         let value = json!({
             "version": VERSION,
             "logs": self.logs,
-            "format": self.format.as_ref().map(ToString::to_string),
+            "format": (!self.formats.is_empty()).then(|| self.format_names()),
             "time": if self.knows_arrival() { "arrival" } else { "as logged" },
             "within_second": self.has_whole_seconds.then(|| self.within_second.as_str()),
             "lines": {
                 "read": lines.read,
+                "no_request": lines.no_request,
                 "not_understood": lines.not_understood,
                 "first_not_understood": shown.collect::<Vec<_>>(),
                 "late": lines.late,
@@ -70,7 +71,7 @@ impl ReplayOutcome {
 
     /// Whether requests were replayed at the time of their arrival, and not at the logged time.
     pub(super) fn knows_arrival(&self) -> bool {
-        self.format.is_some() && !self.is_as_logged
+        !self.formats.is_empty() && !self.is_as_logged
     }
 }
 

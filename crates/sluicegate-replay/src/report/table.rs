@@ -9,7 +9,7 @@ use std::time::Duration;
 use maud::{Markup, html};
 
 use crate::judge::RuleFigures;
-use crate::outcome::{NotUnderstood, ReplayOutcome, Unusual};
+use crate::outcome::{Forwarded, NotUnderstood, ReplayOutcome, Unusual};
 use crate::read::time::shown;
 use crate::report::json::{quota, quotas};
 use crate::suggestion::{Counted, Frontier, FrontierPoint, UnusualSide};
@@ -50,8 +50,10 @@ impl ReplayOutcome {
             (true, _) => format!("; whole seconds, {}", self.within_second.as_str()),
             (false, _) => "; finer than seconds".to_owned(),
         };
-        let format =
-            self.format.as_ref().map_or_else(|| "no line".to_owned(), |format| format!("format {format}"));
+        let format = match &*self.formats {
+            [] => "no line".to_owned(),
+            _ => format!("format {}", self.format_names()),
+        };
         let mut remarks = vec![format!(
             "{}: {format}, {} read, {} not understood{resolution}; clients do not react",
             self.logs.join(", "),
@@ -61,9 +63,18 @@ impl ReplayOutcome {
         if let Some((from, to)) = self.span {
             remarks.push(format!("from {} to {} UTC", shown(from, true), shown(to, true)));
         }
-        if self.format.is_some() && !self.knows_arrival() {
+        if !self.formats.is_empty() {
+            remarks.push(match self.knows_arrival() {
+                true => "time: the beginning of each request".to_owned(),
+                false => {
+                    "time: as logged, which is the end of a request for nginx and its beginning for Apache"
+                        .to_owned()
+                }
+            });
+        }
+        if self.forwarded == Forwarded::Nowhere {
             remarks.push(
-                "time: as logged, which is the end of a request for nginx and its beginning for Apache"
+                "CLIENTS: the rules have proxies, but no line names a client behind one: each address of the log counts as a client. If they are of proxies, log the header field too, as $http_x_forwarded_for"
                     .to_owned(),
             );
         }
@@ -73,6 +84,7 @@ impl ReplayOutcome {
                 "line",
                 "came more than 10 s and 32,768 requests too late, counted as of the earliest moment that was open",
             ),
+            (lines.no_request, "line", "of no request"),
             (lines.outside, "line", "outside of the time that was asked for"),
             (lines.exempt, "request", "exempt"),
             (lines.blocked, "request", "denied before all limits"),
@@ -93,6 +105,11 @@ impl ReplayOutcome {
             remarks.push(format!("{}: {}{begins}", self.place(line), line.reason));
         }
         remarks
+    }
+
+    /// The names of the formats.
+    pub(super) fn format_names(&self) -> String {
+        self.formats.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
     /// The place of a line, with its log if there are several.

@@ -1,6 +1,7 @@
 //! Logs that are replayed: the real one against a slow model, and lines that try to mislead.
 
 mod figures;
+mod formats;
 mod hostile;
 mod model;
 mod own;

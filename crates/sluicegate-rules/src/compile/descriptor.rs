@@ -15,14 +15,14 @@ use crate::at::At;
 use crate::descriptor::{RequestDescriptor, is_path, meaning, meanings};
 use crate::error::Problems;
 use crate::read::short;
-use crate::schema::{Condition, DescriptorEntries};
+use crate::schema::{Condition, DescriptorEntries, OneOrMany};
 
 /// The domains and the entries that a descriptor must have.
 #[derive(Default)]
 pub(super) struct DescriptorPattern {
     /// Domains; one of them must match; an empty list accepts any.
     domains: Vec<String>,
-    /// The entries, all of them and no others; `None` accepts any.
+    /// The entries, all of them, and others only if they say so; `None` accepts any.
     pub entries: Option<EntriesPattern>,
 }
 
@@ -34,6 +34,8 @@ pub(super) struct EntriesPattern {
     is_in_order: bool,
     comparison: Comparison,
     sense: Sense,
+    /// Whether other entries may be there too.
+    has_more: bool,
 }
 
 /// The condition of a pattern that fails.
@@ -79,6 +81,9 @@ impl DescriptorPattern {
     /// Whether no descriptor can match both.
     pub(super) fn is_apart_from(&self, other: &Self) -> bool {
         let (Some(one), Some(two)) = (&self.entries, &other.entries) else { return false };
+        if one.has_more || two.has_more {
+            return false;
+        }
         let keys = |pattern: &EntriesPattern| {
             let mut keys: Vec<String> = pattern.all.iter().map(|(key, _)| key.clone()).collect();
             keys.sort_unstable();
@@ -100,7 +105,11 @@ impl EntriesPattern {
             problems.error(given.place, "no entry is named here: write them as { remote_address: \"*\" }");
         }
         let mut all: Vec<(String, Vec<TextPattern>)> = Vec::new();
-        for (key, values) in entries {
+        let is_more = |(key, values): &&(At<String>, At<OneOrMany>)| {
+            key.value == "*" && values.all().iter().all(|value| value.value == "*")
+        };
+        let has_more = entries.iter().any(|entry| is_more(&entry));
+        for (key, values) in entries.iter().filter(|entry| !is_more(entry)) {
             if !is_in_order && all.iter().any(|(known, _)| *known == key.value) {
                 let text = format!(
                     "the entry {:?} is there twice: write a list of entries, in the order of the proxy",
@@ -115,7 +124,7 @@ impl EntriesPattern {
             }
             all.push((key.value.clone(), texts));
         }
-        Self { all, is_in_order: *is_in_order, comparison, sense }
+        Self { all, is_in_order: *is_in_order, comparison, sense, has_more }
     }
 
     fn matches(&self, found: &[(String, String)]) -> bool {
@@ -127,7 +136,7 @@ impl EntriesPattern {
             let takes_any = (self.comparison.purpose == Purpose::Exempt) == (self.sense == Sense::NotIn);
             key == found && if takes_any { texts.any(is_wanted) } else { texts.all(is_wanted) }
         };
-        found.len() == self.all.len()
+        (found.len() == self.all.len() || self.has_more && found.len() > self.all.len())
             && match self.is_in_order {
                 true => self.all.iter().zip(found).all(|(wanted, entry)| has(wanted, entry)),
                 false => self.all.iter().all(|wanted| found.iter().any(|entry| has(wanted, entry))),
@@ -212,6 +221,8 @@ impl fmt::Display for EntriesPattern {
             let values: Vec<String> = values.iter().map(ToString::to_string).collect();
             format!("{key}: {}", values.join(" or "))
         };
-        write!(f, "{{ {} }}", self.all.iter().map(entry).collect::<Vec<_>>().join(", "))
+        let more = self.has_more.then(|| "*: *".to_owned());
+        let entries: Vec<String> = self.all.iter().map(entry).chain(more).collect();
+        write!(f, "{{ {} }}", entries.join(", "))
     }
 }

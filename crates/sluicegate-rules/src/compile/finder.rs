@@ -9,7 +9,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use http::{HeaderName, Method};
-use sluicegate_tower::limits::path::Sense;
+use sluicegate_tower::limits::path::{PathPattern, Sense};
 use smallvec::SmallVec;
 
 use super::condition::{Comparison, InTiers, Matcher, MeantPath, RequestFacts};
@@ -291,9 +291,12 @@ impl Rarest {
 /// The conditions by which a rule can be found; of two equally rare ones, the first is cheaper.
 fn ways(matcher: &Matcher) -> Vec<FindBy<'_>> {
     let mut ways = Vec::new();
-    ways.extend(matcher.paths.is_some().then_some(FindBy::Path));
+    let has_globs = |paths: &Vec<PathPattern>| paths.iter().any(PathPattern::is_glob);
+    ways.extend(matcher.paths.as_ref().is_some_and(|paths| !has_globs(paths)).then_some(FindBy::Path));
     ways.extend((!matcher.methods.is_empty()).then_some(FindBy::Method));
-    ways.extend((!matcher.hosts.is_empty()).then_some(FindBy::Host));
+    let has_exact_hosts =
+        !matcher.hosts.is_empty() && !matcher.hosts.iter().any(|host| host.starts_with('*'));
+    ways.extend(has_exact_hosts.then_some(FindBy::Host));
     ways.extend(matcher.headers.iter().filter(|(_, wanted)| wanted.exact().is_some()).map(FindBy::Header));
     ways.extend(matcher.query.iter().filter(|(_, wanted)| wanted.exact().is_some()).map(FindBy::Query));
     // Reading a tier may mean verifying a token: so it is avoided for requests that another condition rules out.

@@ -13,7 +13,7 @@ use super::choice::Conditional;
 use super::class::Classes;
 use super::condition::{Comparison, Matcher};
 use super::in_flight::{AtOnce, InFlightNumbers};
-use super::keys::Keys;
+use super::keys::{JOINED, Keys};
 use super::own::KeyedPolicy;
 use super::policies::Policies;
 use super::rooms::FileRoom;
@@ -154,8 +154,9 @@ impl<'a> RuleReader<'a> {
             .flat_map(|condition| condition.body_fields())
             .map(|field| &*field.value)
             .collect();
-        of_body.extend(resolved.iter().filter_map(|word| Keys::body_field(&word.value)));
-        let by_address = |word: &str| BY_ADDRESS.contains(&word) || word.starts_with("client(");
+        of_body.extend(resolved.iter().flat_map(|word| Keys::body_fields(&word.value)));
+        let by_address =
+            |word: &str| BY_ADDRESS.contains(&word) || word.starts_with("client(") && !word.contains(JOINED);
         let by_address = resolved.iter().all(|word| by_address(&word.value));
         self.joins_client |= spends && only_if.is_none() && given.group.is_none() && by_address;
         let cost = match &given.cost {

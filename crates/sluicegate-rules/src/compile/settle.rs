@@ -33,7 +33,7 @@ pub(super) fn settle(given: &At<SettleEntry>, problems: &mut Problems<'_>) -> Op
 }
 
 /// Fields with their prices.
-type PricedFields = Vec<(String, u64)>;
+type PricedFields = Vec<(String, i64)>;
 
 /// The cost in fields, each with its price.
 fn fields(
@@ -46,7 +46,11 @@ fn fields(
         PricesEntry::Entry(prices) => {
             let price = |(field, price): &(At<String>, At<String>)| {
                 // Each field separately, so that a mistake is reported at its place.
-                let price = number(price, "a number of units", 1..=MOST_UNITS, problems)?;
+                let (sign, units) =
+                    price.value.strip_prefix('-').map_or((1, &*price.value), |units| (-1, units));
+                let units = At { value: units.to_owned(), place: price.place };
+                let price = number(&units, "a number of units", 1..=MOST_UNITS, problems)?;
+                let price = i64::try_from(price).ok()?.saturating_mul(sign);
                 let alone = vec![(field.value.clone(), price)];
                 checked(make(alone), field, problems).map(|_| (field.value.clone(), price))
             };

@@ -252,7 +252,8 @@ pub(crate) struct RuleEntry {
     #[serde(default, deserialize_with = "said")]
     pub share: Option<At<String>>,
     /// The key of a request: `client`, `peer`, `everybody`, `api_key`, `api_key(header)`, `jwt(claim)`, `header(name)`,
-    /// `body(field)`, `verified_before(header(name))`, or a name under `keys`; the first of a list that the request has counts.
+    /// `query(name)`, `cookie(name)`, `body(field)`, `path`, `host`, `route`, `method`, `verified_before(header(name))`, several as
+    /// `client + path`, or a name under `keys`; the first of a list that the request has counts.
     pub key: At<OneOrMany>,
     /// A request without such a key: `share` (one bucket for all of them), `skip`, or a status such as `401`. Default: `share`.
     #[serde(default, deserialize_with = "said")]

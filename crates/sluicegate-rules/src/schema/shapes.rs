@@ -330,7 +330,7 @@ impl JsonSchema for PricesEntry {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let price = json_schema!({ "type": ["integer", "string"], "minimum": 1 });
+        let price = json_schema!({ "type": ["integer", "string"] });
         json_schema!({ "anyOf": [{ "type": "string" }, { "type": "object", "additionalProperties": price }] })
     }
 }

@@ -9,6 +9,7 @@ mod choice;
 mod descriptors;
 mod forms;
 mod limits;
+mod migrated;
 mod mistakes;
 mod mixed;
 mod news;

@@ -1,4 +1,4 @@
-//! Finds fields of a JSON object that comes in pieces: [`JsonScanner`].
+//! Finds fields of JSON objects that come in pieces: [`JsonScanner`]. There may be one object, a list of objects, or one on each line (NDJSON).
 //!
 //! It reads each byte once, and keeps the current name and one value per field, whatever the length and depth of the text: only
 //! objects on the path of a field are entered, and all other values are skipped by counting brackets. It does not validate.
@@ -19,8 +19,8 @@ const LONGEST_ESCAPE: usize = 6;
 /// The longest number of a field, in bytes. A longer one is not found.
 const LONGEST_NUMBER: usize = 64;
 
-/// Reads whole numbers at some paths of an object. A repeated field counts with its last value, as in `serde_json`; a number that is not
-/// [whole](whole_number), or is negative, is not found.
+/// Reads whole numbers at some paths of objects. A repeated field counts with its last value, as in `serde_json`; a number that is not
+/// [whole](whole_number), or is negative, is not found. Of several objects, the last one that has a field counts.
 #[derive(Clone, Debug)]
 pub(crate) struct JsonScanner {
     fields: SmallVec<[WantedField; 2]>,
@@ -39,11 +39,13 @@ struct WantedField {
     /// The number of names at the beginning of the path that lead to the scanner's position.
     matched: usize,
     found: Option<u64>,
+    /// The number in an earlier object.
+    earlier: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum ScanPart {
-    /// Before the object.
+    /// Before an object, or between objects.
     Start,
     /// Before a name, or the end of an object.
     Object,
@@ -57,14 +59,15 @@ enum ScanPart {
     Number,
     /// In a skipped value, or before it.
     Within(Passed),
-    /// After the object, or after a value that is not an object.
+    /// After a value that is not an object.
     End,
 }
 
 impl JsonScanner {
     pub(crate) fn new(paths: Vec<FieldPath>) -> Self {
         let paths = paths.into_iter();
-        let fields: SmallVec<_> = paths.map(|path| WantedField { path, matched: 0, found: None }).collect();
+        let fields: SmallVec<_> =
+            paths.map(|path| WantedField { path, matched: 0, found: None, earlier: None }).collect();
         let names = fields.iter().flat_map(|field: &WantedField| field.path.names());
         let longest = names.map(|name| name.len() * LONGEST_ESCAPE).max().unwrap_or(0);
         Self { fields, at: ScanPart::Start, depth: 0, name: SmallVec::new(), longest }
@@ -72,7 +75,7 @@ impl JsonScanner {
 
     /// The numbers found so far of the fields in this range.
     pub(crate) fn found(&self, fields: Range<usize>) -> impl Iterator<Item = Option<u64>> {
-        self.fields.get(fields).unwrap_or_default().iter().map(|field| field.found)
+        self.fields.get(fields).unwrap_or_default().iter().map(|field| field.found.or(field.earlier))
     }
 
     /// The bytes that are held for names.
@@ -91,7 +94,12 @@ impl JsonScanner {
                 ScanPart::Number => self.read_number(bytes),
                 _ if byte.is_ascii_whitespace() => rest,
                 ScanPart::Start => {
-                    self.at = if byte == b'{' { ScanPart::Object } else { ScanPart::End };
+                    self.at = match byte {
+                        b'{' => ScanPart::Object,
+                        // Of a list of objects.
+                        b'[' | b',' | b']' => ScanPart::Start,
+                        _ => ScanPart::End,
+                    };
                     rest
                 }
                 ScanPart::Object => {
@@ -114,7 +122,12 @@ impl JsonScanner {
                 self.name.clear();
                 self.at = ScanPart::Name { escaped: false };
             }
-            b'}' if self.depth == 0 => self.at = ScanPart::End,
+            b'}' if self.depth == 0 => {
+                for field in &mut self.fields {
+                    field.earlier = field.found.take().or(field.earlier);
+                }
+                self.at = ScanPart::Start;
+            }
             b'}' => {
                 self.depth -= 1;
                 self.end_value();

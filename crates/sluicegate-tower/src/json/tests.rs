@@ -108,6 +108,19 @@ fn events<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<Option<u64>> {
     events.found(0..PATHS.len()).collect()
 }
 
+#[test]
+fn of_a_list_and_of_lines_the_last_object_that_has_a_field_counts() {
+    for text in [
+        r#"[{"a":1,"é":7},{"a":{"b":2}},{"a":42.0}]"#,
+        "{\"a\":1,\"é\":7}\n{\"a\":{\"b\":2}}\r\n{\"a\":42.0}\n",
+    ] {
+        for length in [1, 5, 1_000] {
+            let found = scanned(text.as_bytes().chunks(length));
+            assert_eq!(found[..4], [Some(42), Some(2), None, Some(7)], "{text}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

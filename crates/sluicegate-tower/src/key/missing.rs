@@ -66,7 +66,7 @@ impl MissingKey {
     }
 
     /// Whether the server is to blame, not the request.
-    pub(crate) fn is_mistake(&self) -> bool {
+    pub fn is_mistake(&self) -> bool {
         self.is_mistake
     }
 

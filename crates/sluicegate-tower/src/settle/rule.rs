@@ -17,7 +17,7 @@ const MOST_FIELDS: usize = 16;
 /// | source | the cost is |
 /// |---|---|
 /// | [`header`](Self::header), [`trailer`](Self::trailer) | the number in that field |
-/// | [`json`](Self::json) | a field of the body's JSON object, or the sum of several |
+/// | [`json`](Self::json) | a field of the body's JSON object, or the sum of several; of a list of objects, or of one on each line (NDJSON), the last one that has a field counts |
 /// | [`sse`](Self::sse) | such fields in the data of server-sent events; the last event that has a field counts |
 /// | [`bytes`](Self::bytes) | the length of the body |
 ///
@@ -51,20 +51,20 @@ pub enum OnAbort {
     Seen,
 }
 
-/// Fields of a JSON object, each with the units that one of its number costs; see [`Settle::json`].
+/// Fields of a JSON object, each with the units that one of its number costs, or below 0 takes off; see [`Settle::json`].
 ///
 /// Made from a field such as `"usage.total_tokens"`, whose price is 1, or from fields with their prices. Nested names are separated by
 /// dots.
 #[derive(Clone, Debug)]
-pub struct Prices(Vec<(String, u64)>);
+pub struct Prices(Vec<(String, i64)>);
 
 /// A place where a cost may be.
 #[derive(Clone, Debug)]
 pub(super) enum CostSource {
     Header(HeaderName),
     Trailer(HeaderName),
-    Json(Vec<(FieldPath, u64)>),
-    Sse(Vec<(FieldPath, u64)>),
+    Json(Vec<(FieldPath, i64)>),
+    Sse(Vec<(FieldPath, i64)>),
     Bytes,
 }
 
@@ -85,8 +85,9 @@ impl Settle {
         Ok(Self::from(CostSource::Trailer(header_name(name)?)))
     }
 
-    /// The sum of these fields of the body, which is a JSON object; a missing field counts 0. Numbers that are not whole, or are
-    /// negative, are ignored.
+    /// The sum of these fields of the body, which is a JSON object, a list of objects (Gemini), or an object on each line (NDJSON of Ollama);
+    /// for each field, the last object that has it counts, and a missing field counts 0. Numbers that are not whole, or are negative, are
+    /// ignored; `42.0` is whole. A price below 0 is subtracted, as for tokens from a cache, and a sum below 0 is 0.
     ///
     /// # Errors
     /// When a field is not the path of a JSON field, when a price is 0, or when there are no fields or more than 16.
@@ -186,12 +187,12 @@ impl fmt::Display for Settle {
 
 impl fmt::Display for CostSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sum = |fields: &[(FieldPath, u64)]| {
-            let priced = |(path, price): &(FieldPath, u64)| match price {
+        let sum = |fields: &[(FieldPath, i64)]| {
+            let priced = |(path, price): &(FieldPath, i64)| match price {
                 1 => path.to_string(),
                 price => format!("{price} * {path}"),
             };
-            fields.iter().map(priced).collect::<Vec<_>>().join(" + ")
+            fields.iter().map(priced).collect::<Vec<_>>().join(" + ").replace("+ -", "- ")
         };
         match self {
             Self::Header(name) => write!(f, "the header {name}"),
@@ -210,7 +211,7 @@ impl From<CostSource> for Settle {
 }
 
 impl Prices {
-    fn check(self) -> Result<Vec<(FieldPath, u64)>, ConfigError> {
+    fn check(self) -> Result<Vec<(FieldPath, i64)>, ConfigError> {
         let problem = match self.0.len() {
             0 => Some(
                 "no field is named: name one that tells the cost, such as \"usage.total_tokens\"".to_owned(),
@@ -233,20 +234,20 @@ impl From<&str> for Prices {
     }
 }
 
-impl<S: Into<String>, const N: usize> From<[(S, u64); N]> for Prices {
-    fn from(fields: [(S, u64); N]) -> Self {
+impl<S: Into<String>, const N: usize> From<[(S, i64); N]> for Prices {
+    fn from(fields: [(S, i64); N]) -> Self {
         fields.into_iter().collect()
     }
 }
 
-impl<S: Into<String>> From<Vec<(S, u64)>> for Prices {
-    fn from(fields: Vec<(S, u64)>) -> Self {
+impl<S: Into<String>> From<Vec<(S, i64)>> for Prices {
+    fn from(fields: Vec<(S, i64)>) -> Self {
         fields.into_iter().collect()
     }
 }
 
-impl<S: Into<String>> FromIterator<(S, u64)> for Prices {
-    fn from_iter<I: IntoIterator<Item = (S, u64)>>(fields: I) -> Self {
+impl<S: Into<String>> FromIterator<(S, i64)> for Prices {
+    fn from_iter<I: IntoIterator<Item = (S, i64)>>(fields: I) -> Self {
         Self(fields.into_iter().map(|(field, price)| (field.into(), price)).collect())
     }
 }

@@ -147,15 +147,18 @@ pub(crate) fn is_encoded(head: &HeaderMap) -> bool {
 }
 
 /// Appends the paths of these fields, and returns their places.
-fn append(paths: &mut Vec<FieldPath>, fields: &[(FieldPath, u64)]) -> Range<usize> {
+fn append(paths: &mut Vec<FieldPath>, fields: &[(FieldPath, i64)]) -> Range<usize> {
     let begin = paths.len();
     paths.extend(fields.iter().map(|(path, _)| path.clone()));
     begin..paths.len()
 }
 
-/// The cost of the found numbers at these prices; `None` if there is no number.
-fn sum(prices: &[(FieldPath, u64)], found: impl Iterator<Item = Option<u64>>) -> Option<u64> {
-    let costs =
-        prices.iter().zip(found).filter_map(|((_, price), found)| Some(found?.saturating_mul(*price)));
-    costs.reduce(u64::saturating_add)
+/// The cost of the found numbers at these prices, at least 0; `None` if there is no number.
+fn sum(prices: &[(FieldPath, i64)], found: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    let costs = prices
+        .iter()
+        .zip(found)
+        .filter_map(|((_, price), found)| Some(i128::from(found?) * i128::from(*price)));
+    let cost = costs.reduce(i128::saturating_add)?;
+    Some(u64::try_from(cost.max(0)).unwrap_or(u64::MAX))
 }

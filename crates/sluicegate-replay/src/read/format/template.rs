@@ -9,9 +9,10 @@
 use std::borrow::Cow;
 
 use http::HeaderName;
+use http::header::USER_AGENT;
 
+use crate::read::format::field::{Field, LogEntry};
 use crate::read::format::time::TimeReader;
-use crate::read::format::{LogEntry, time};
 
 /// `$name` between fixed texts.
 #[derive(Clone, Debug)]
@@ -24,36 +25,12 @@ pub(in crate::read) struct Template {
 
 #[derive(Clone, Debug)]
 struct TemplateField {
-    what: FieldMeaning,
+    what: Field,
     /// Whether the field stands in quotes, where quotes of its own are escaped.
     is_quoted: bool,
+    /// Whether it is a list if nginx has tried several servers: `a, b : c`.
+    is_list: bool,
 }
-
-/// The meaning of a field. Unknown names are skipped, because a format may have more than a replay needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum FieldMeaning {
-    Peer,
-    LocalTime,
-    IsoTime,
-    UnixTime,
-    /// Seconds from the first byte of the request to the last of its response.
-    Took,
-    Request,
-    Method,
-    Target,
-    Query,
-    Status,
-    Header(HeaderName),
-    /// The user agent, which no rule reads.
-    Agent,
-    /// A header field that nothing reads.
-    Unread,
-    Unused,
-}
-
-pub(in crate::read) const COMMON: &str =
-    r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent"#;
-pub(in crate::read) const COMBINED: &str = r#"$remote_addr - $remote_user [$time_local] "$request" $status $body_bytes_sent "$http_referer" "$http_user_agent""#;
 
 impl Template {
     /// Reads a `log_format`.
@@ -78,39 +55,28 @@ impl Template {
                 ));
             }
             let is_quoted = ahead.ends_with('"') && after.starts_with('"');
-            fields.push((TemplateField { what: FieldMeaning::named(name)?, is_quoted }, after.to_owned()));
+            let is_list = name.starts_with("upstream_") && after.starts_with(' ');
+            fields.push((TemplateField { what: Field::named(name)?, is_quoted, is_list }, after.to_owned()));
         }
         let template = Self { before, fields };
-        let has =
-            |wanted: &[FieldMeaning]| template.fields.iter().any(|(field, _)| wanted.contains(&field.what));
-        if !has(&[FieldMeaning::LocalTime, FieldMeaning::IsoTime, FieldMeaning::UnixTime]) {
-            return Err("the format has no time: it needs $msec, $time_iso8601 or $time_local".to_owned());
-        }
-        if !has(&[FieldMeaning::Request, FieldMeaning::Target]) {
-            return Err(
-                "the format has no URL: it needs $request, or $request_method and $request_uri".to_owned()
-            );
-        }
+        Field::check(template.fields.iter().map(|(field, _)| &field.what))?;
         Ok(template)
     }
 
     /// Returns the template without fields that clients write about themselves and nothing reads.
     pub(in crate::read) fn without(mut self, unread: &[HeaderName]) -> Self {
         for (field, _) in &mut self.fields {
-            if matches!(&field.what, FieldMeaning::Header(name) if unread.contains(name)) {
-                field.what = match &field.what {
-                    FieldMeaning::Header(name) if *name == http::header::USER_AGENT => FieldMeaning::Agent,
-                    _ => FieldMeaning::Unread,
-                };
+            if matches!(&field.what, Field::Header(name) if unread.contains(name)) {
+                let is_agent = field.what == Field::Header(USER_AGENT);
+                field.what = if is_agent { Field::Agent } else { Field::Unread };
             }
         }
         self
     }
 
-    /// Whether the moment and the time that a request took are both there, so that its beginning is known.
+    /// Whether its lines say when a request began, or its end and the time that it took.
     pub(in crate::read) fn knows_arrival(&self) -> bool {
-        let has = |what: &FieldMeaning| self.fields.iter().any(|(field, _)| field.what == *what);
-        has(&FieldMeaning::UnixTime) && has(&FieldMeaning::Took)
+        self.fields.iter().any(|(field, _)| matches!(field.what, Field::Begin | Field::Took(_)))
     }
 
     /// Takes a line apart, into a new entry.
@@ -127,16 +93,16 @@ impl Template {
                 // The last field ends with the line; only texts of clients have spaces.
                 (true, _) if field.what.is_text() => Some(rest.len()),
                 (true, _) => Some(memchr::memchr(b' ', rest.as_bytes()).unwrap_or(rest.len())),
-                (false, true) => quote(rest),
+                (false, true) => quote(rest, after, field.what == Field::Request),
+                (false, false) if field.is_list => end_of_list(rest, after),
                 (false, false) => end(rest, after),
             };
             let (value, behind) = rest.split_at(end.ok_or(SHORT)?);
-            // If the text after a field was searched, it is there.
-            if field.is_quoted && !begins(behind.as_bytes(), after.as_bytes()) {
-                return Err(SHORT);
-            }
             rest = &behind[after.len()..];
-            field.read(value, entry, clock)?;
+            match &field.what {
+                Field::Unused | Field::Unread | Field::Rest => {}
+                what => what.read(plain(value), entry, clock)?,
+            }
         }
         if !rest.is_empty() {
             return Err("it has more than the fields of the format");
@@ -157,85 +123,32 @@ fn begins(text: &[u8], with: &[u8]) -> bool {
     text.len() >= with.len() && text.iter().zip(with).all(|(one, other)| one == other)
 }
 
-/// The place of the quote that ends a field: the first one that is not escaped.
-fn quote(text: &str) -> Option<usize> {
-    let (bytes, mut from) = (text.as_bytes(), 0);
-    loop {
-        let place = from + memchr::memchr2(b'"', b'\\', bytes.get(from..)?)?;
-        if bytes[place] == b'"' {
+/// The place behind which a list of the servers that nginx has tried ends: `a, b : c`.
+fn end_of_list(rest: &str, after: &str) -> Option<usize> {
+    let mut place = end(rest, after)?;
+    while rest[..place].ends_with([',', ':']) && rest[..place].len() > 1 || rest[place..].starts_with(" : ") {
+        place += 1 + end(&rest[place + 1..], after)?;
+    }
+    Some(place)
+}
+
+/// The place of the quote that ends a field: the first one that is not escaped and has this text behind it. Some servers escape no quotes,
+/// so a request ends at the first such quote behind its version, if it has one.
+fn quote(text: &str, after: &str, is_request: bool) -> Option<usize> {
+    let (bytes, mut from, mut first) = (text.as_bytes(), 0, None);
+    while let Some(found) = bytes.get(from..).and_then(|rest| memchr::memchr2(b'"', b'\\', rest)) {
+        let place = from + found;
+        let is_end = bytes[place] == b'"' && begins(&bytes[place..], after.as_bytes());
+        let version = memchr::memrchr(b' ', &bytes[..place]).map_or(place, |space| space + 1);
+        if is_end && (!is_request || bytes[version..].starts_with(b"HTTP/")) {
             return Some(place);
         }
-        from = place + 2;
-    }
-}
-
-impl FieldMeaning {
-    /// Whether a client writes it, with spaces.
-    fn is_text(&self) -> bool {
-        matches!(self, Self::Header(_) | Self::Agent | Self::Unread)
-    }
-
-    /// # Errors
-    /// For `$http_` with a name that no header field can have.
-    fn named(name: &str) -> Result<Self, String> {
-        Ok(match name {
-            "remote_addr" | "realip_remote_addr" => Self::Peer,
-            "time_local" => Self::LocalTime,
-            "time_iso8601" => Self::IsoTime,
-            "msec" => Self::UnixTime,
-            "request_time" => Self::Took,
-            "request" => Self::Request,
-            "request_method" => Self::Method,
-            "request_uri" | "uri" | "document_uri" => Self::Target,
-            "args" | "query_string" => Self::Query,
-            "status" => Self::Status,
-            "host" => Self::Header(http::header::HOST),
-            _ => match name.strip_prefix("http_") {
-                Some(header) => {
-                    let name = header.replace('_', "-");
-                    Self::Header(name.parse().map_err(|_| format!("${name} is not a header field"))?)
-                }
-                None => Self::Unused,
-            },
-        })
-    }
-}
-
-impl TemplateField {
-    fn read<'a>(
-        &self,
-        value: &'a str,
-        entry: &mut LogEntry<'a>,
-        clock: &mut TimeReader,
-    ) -> Result<(), &'static str> {
-        const NO_TIME: &str = "its time cannot be read";
-        match &self.what {
-            FieldMeaning::Unused | FieldMeaning::Unread => return Ok(()),
-            FieldMeaning::LocalTime if entry.moment.is_none_or(|known| known.is_whole) => {
-                entry.moment = Some(clock.local(value).ok_or(NO_TIME)?);
-            }
-            FieldMeaning::IsoTime if entry.moment.is_none_or(|known| known.is_whole) => {
-                entry.moment = Some(time::iso(value).ok_or(NO_TIME)?);
-            }
-            FieldMeaning::LocalTime | FieldMeaning::IsoTime => {}
-            FieldMeaning::UnixTime => {
-                entry.moment = Some(time::unix(value).ok_or(NO_TIME)?);
-                entry.is_end = true;
-            }
-            FieldMeaning::Took => return entry.took(value),
-            FieldMeaning::Peer => return entry.peer(value),
-            FieldMeaning::Status => return entry.status(value),
-            FieldMeaning::Request => return entry.request(plain(value)),
-            FieldMeaning::Method => entry.method = plain(value),
-            FieldMeaning::Target => entry.target = plain(value),
-            FieldMeaning::Query if value != "-" && !value.is_empty() => entry.query = Some(plain(value)),
-            FieldMeaning::Query => {}
-            FieldMeaning::Agent => entry.agent = plain(value),
-            FieldMeaning::Header(name) if value != "-" => entry.headers.push((name.clone(), plain(value))),
-            FieldMeaning::Header(_) => {}
+        if is_end {
+            first = first.or(Some(place));
         }
-        Ok(())
+        from = place + if bytes[place] == b'\\' { 2 } else { 1 };
     }
+    first
 }
 
 /// Removes the escapes that nginx (`\x22`) and Apache (`\"`, `\\`, `\t`) write.
@@ -273,6 +186,12 @@ fn plain(value: &str) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::format::known::TEMPLATES;
+
+    fn known(name: &str) -> Template {
+        let (_, texts) = TEMPLATES.iter().find(|(known, _)| *known == name).unwrap();
+        Template::read(texts[0]).unwrap()
+    }
 
     impl Template {
         fn parse<'a>(&self, line: &'a str, clock: &mut TimeReader) -> Result<LogEntry<'a>, &'static str> {
@@ -286,7 +205,7 @@ mod tests {
 
     #[test]
     fn quotes_inside_of_quotes_are_escaped_as_nginx_and_apache_do() {
-        let combined = Template::read(COMBINED).unwrap();
+        let combined = known("combined");
         let entry = combined.parse(LINE.trim_end(), &mut TimeReader::default()).unwrap();
         assert_eq!((&*entry.method, &*entry.target, entry.status), ("GET", "/a?b=c", Some(200)));
         assert_eq!(entry.peer, Some("2001:db8::7".parse().unwrap()));
@@ -297,13 +216,13 @@ mod tests {
 
     #[test]
     fn a_line_has_all_fields_and_nothing_more() {
-        let combined = Template::read(COMBINED).unwrap();
+        let combined = known("combined");
         for line in
             ["", "-", LINE, &LINE[..60], "::1 - - [17/May/2015:10:05:03 +0000] \"\" 400 0 \"-\" \"-\""]
         {
             assert!(combined.parse(line, &mut TimeReader::default()).is_err(), "{line:?}");
         }
-        assert!(Template::read(COMMON).unwrap().parse(LINE.trim_end(), &mut TimeReader::default()).is_err());
+        assert!(known("common").parse(LINE.trim_end(), &mut TimeReader::default()).is_err());
     }
 
     #[test]

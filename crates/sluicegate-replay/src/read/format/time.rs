@@ -5,8 +5,8 @@
 //! as the second after it. A date that does not exist, such as the 30th of February, is no time.
 
 use jiff::Timestamp;
-use jiff::civil::{Date, Time};
-use jiff::tz::Offset;
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
 
 /// A moment, and whether it was written as a whole second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,49 +19,78 @@ pub(in crate::read) struct Moment {
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Reads times. Most of them equal the time of the line before.
+/// Reads times, in its zone where they name none. Most of them equal the time of the line before.
 ///
 /// Servers write the same second for many lines, and comparing 26 bytes takes less time than reading them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug)]
 pub(in crate::read) struct TimeReader {
     /// The last text of [`local`], and its moment.
     last: Option<([u8; LOCAL], Moment)>,
+    zone: TimeZone,
 }
 
 /// The length of `17/May/2015:10:05:03 +0200`.
 const LOCAL: usize = 26;
 
+impl Default for TimeReader {
+    fn default() -> Self {
+        Self::in_zone(TimeZone::UTC)
+    }
+}
+
 impl TimeReader {
-    /// Does what [`local`] does.
-    pub(super) fn local(&mut self, text: &str) -> Option<Moment> {
-        match (&self.last, <[u8; LOCAL]>::try_from(text.as_bytes())) {
-            (Some((last, moment)), Ok(bytes)) if *last == bytes => Some(*moment),
-            (_, Ok(bytes)) => {
-                let moment = local(text)?;
+    /// Reads times without a zone as of this one.
+    pub(in crate::read) fn in_zone(zone: TimeZone) -> Self {
+        Self { last: None, zone }
+    }
+
+    /// Reads a time in any form: of Apache and nginx, RFC 3339, `Sun May 17 10:05:03 2015`, or a number since 1970.
+    pub(super) fn read(&mut self, text: &str) -> Option<Moment> {
+        let Ok(bytes) = <[u8; LOCAL]>::try_from(text.as_bytes()) else {
+            let zone = &self.zone;
+            return unix(text)
+                .or_else(|| iso(text, zone))
+                .or_else(|| local(text, zone))
+                .or_else(|| of_day(text, zone));
+        };
+        match &self.last {
+            Some((last, moment)) if *last == bytes => Some(*moment),
+            _ => {
+                let moment = local(text, &self.zone).or_else(|| iso(text, &self.zone))?;
                 self.last = Some((bytes, moment));
                 Some(moment)
             }
-            _ => local(text),
         }
     }
 }
 
-/// Reads a time as Apache and nginx write it: `17/May/2015:10:05:03 +0200`.
-pub(super) fn local(text: &str) -> Option<Moment> {
-    let (date, zone) = text.split_once(' ')?;
+/// Reads a time as Apache and nginx write it: `17/May/2015:10:05:03 +0200`, also without the zone.
+fn local(text: &str, zone: &TimeZone) -> Option<Moment> {
+    let (date, offset) = text.split_once(' ').unwrap_or((text, ""));
     let mut parts = date.splitn(4, ['/', ':']);
     let (day, month, year, clock) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let month = (1..).zip(MONTHS).find(|(_, name)| *name == month)?.0;
-    moment((number(year, 4)?, month, number(day, 2)?), clock, zone)
+    moment((number(year, 4)?, named_month(month)?, number(day, 2)?), clock, offset, zone)
 }
 
-/// Reads a time as RFC 3339 has it: `2015-05-17T10:05:03.250Z`, `2015-05-17T10:05:03+02:00`.
-pub(super) fn iso(text: &str) -> Option<Moment> {
+/// Reads a time as RFC 3339 has it, also without the zone: `2015-05-17T10:05:03.250Z`, `2015-05-17 10:05:03,250`.
+fn iso(text: &str, zone: &TimeZone) -> Option<Moment> {
     let (date, rest) = text.split_at_checked(10)?;
     let rest = rest.strip_prefix(['T', 't', ' '])?;
-    let zone = rest.find(['Z', 'z', '+', '-'])?;
-    let (clock, zone) = rest.split_at(zone);
-    moment(calendar(date)?, clock, zone.trim_start_matches(['Z', 'z']))
+    let (clock, offset) = rest.split_at(rest.find(['Z', 'z', '+', '-', ' ']).unwrap_or(rest.len()));
+    moment(calendar(date)?, clock, offset.trim_start(), zone)
+}
+
+/// Reads a time as C writes it, which has no zone: `Sun May 17 10:05:03 2015`.
+fn of_day(text: &str, zone: &TimeZone) -> Option<Moment> {
+    let mut words = text.split_ascii_whitespace().skip(1);
+    let (month, day, clock, year) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    let day = digits(day).filter(|day| day.len() <= 2)?.parse().ok()?;
+    moment((number(year, 4)?, named_month(month)?, day), clock, "", zone)
+}
+
+/// The number of a month that is written as `May`.
+pub(super) fn named_month(text: &str) -> Option<u64> {
+    (1..).zip(MONTHS).find(|(_, name)| *name == text).map(|(month, _)| month)
 }
 
 /// Reads a time as people write it: a day, a minute or a second, in UTC unless it names a zone.
@@ -69,20 +98,49 @@ pub(crate) fn written(text: &str) -> Option<u64> {
     let full = match text.len() {
         10 => format!("{text}T00:00:00Z"),
         16 => format!("{text}:00Z"),
-        19 => format!("{text}Z"),
         _ => text.to_owned(),
     };
-    iso(&full).map(|moment| moment.us)
+    iso(&full, &TimeZone::UTC).map(|moment| moment.us)
+}
+
+/// A zone by its name, such as `Europe/Berlin`, or by its distance from UTC, such as `+02:00`.
+pub(crate) fn zone(text: &str) -> Option<TimeZone> {
+    match offset(text) {
+        Some(seconds) if !text.is_empty() => {
+            jiff::tz::Offset::from_seconds(i32::try_from(seconds).ok()?).ok().map(TimeZone::fixed)
+        }
+        _ => TimeZone::get(text).ok(),
+    }
 }
 
 /// The last moment that can be shown as a date, in the last days of the year 9999. A replay adds up to a second to a moment, and has room
 /// for it after this one.
 const LAST_US: u64 = 253_402_207_200_999_999;
 
-/// Reads seconds since the epoch, as `1431857103.250`.
+/// Reads a number since the epoch, as `1431857103.250`: of seconds, or of thousandths, millionths or billionths, which have so many more
+/// digits that no time is ambiguous.
 pub(super) fn unix(text: &str) -> Option<Moment> {
-    let us = seconds(text).filter(|us| *us <= LAST_US)?;
-    Some(Moment { us, is_whole: !text.contains('.') })
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let us = match whole.len() {
+        ..=12 => seconds(text)?,
+        13..=15 => digits(whole)?.parse::<u64>().ok()? * 1_000,
+        16..=18 => digits(whole)?.parse().ok()?,
+        _ => digits(whole)?.parse::<u64>().ok()? / 1_000,
+    };
+    (us <= LAST_US).then_some(Moment { us, is_whole: whole.len() <= 12 && fraction.is_empty() })
+}
+
+/// Reads how long something took, in microseconds: a number of units, or with a unit of its own, such as `5ms`.
+pub(super) fn lasting(text: &str, unit: &str) -> Option<u64> {
+    let (count, own) =
+        text.split_at(text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len()));
+    match if own.is_empty() { unit } else { own.trim_start() } {
+        "s" => seconds(count),
+        "ms" => seconds(count).map(|us| us / 1_000),
+        "us" | "µs" | "μs" => seconds(count).map(|us| us / 1_000_000),
+        "ns" => digits(count.split('.').next()?)?.parse::<u64>().ok().map(|ns| ns / 1_000),
+        _ => None,
+    }
 }
 
 /// Reads seconds as microseconds; up to six digits after the point count.
@@ -102,24 +160,37 @@ fn micros(fraction: &str) -> Option<u64> {
     Some(digits.parse::<u64>().ok()? * scale)
 }
 
-/// Reads a date, a time of day with a fraction, and a zone. A leap second counts as the second after it.
-fn moment((year, month, day): (u64, u64, u64), clock: &str, zone: &str) -> Option<Moment> {
-    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
+/// Reads a date, a time of day with a fraction, and its distance from UTC, or that of the zone if it is empty. A time that summer time
+/// leaves out is an hour later, and of two hours the first counts.
+fn moment(
+    (year, month, day): (u64, u64, u64),
+    clock: &str,
+    distance: &str,
+    zone: &TimeZone,
+) -> Option<Moment> {
+    let (clock, fraction) = clock.split_once(['.', ',']).unwrap_or((clock, ""));
     let mut parts = clock.splitn(3, ':').map(|part| number(part, 2));
     let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
     // A leap second counts as the second after it.
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    let local = midnight(year, month, day)? + hour * 3_600 + minute * 60 + second;
-    let utc = local.checked_add_signed(-offset(zone)?)?;
-    let us = utc.checked_mul(1_000_000)? + micros(fraction)?;
+    let midnight = midnight(year, month, day)?;
+    let seconds = i64::try_from(hour * 3_600 + minute * 60 + second).ok()?;
+    let utc = match distance {
+        "" if *zone != TimeZone::UTC => {
+            let local = midnight.checked_add(jiff::SignedDuration::from_secs(seconds)).ok()?;
+            zone.to_timestamp(local).ok()?.as_second()
+        }
+        _ => TimeZone::UTC.to_timestamp(midnight).ok()?.as_second() + seconds - offset(distance)?,
+    };
+    let us = u64::try_from(utc).ok()?.checked_mul(1_000_000)? + micros(fraction)?;
     Some(Moment { us, is_whole: fraction.is_empty() })
 }
 
-/// The seconds that a zone is ahead of UTC: `+0200`, `+02:00`, or nothing for UTC.
+/// The seconds that a zone is ahead of UTC: `+0200`, `+02:00`, or `Z`, `UTC` or nothing for UTC.
 fn offset(zone: &str) -> Option<i64> {
-    if zone.is_empty() {
+    if matches!(zone, "" | "Z" | "z" | "UTC") {
         return Some(0);
     }
     let ahead = match zone.as_bytes()[0] {
@@ -136,16 +207,15 @@ fn offset(zone: &str) -> Option<i64> {
 
 /// The year, month and day of `2015-05-17`.
 fn calendar(date: &str) -> Option<(u64, u64, u64)> {
-    let mut parts = date.splitn(3, '-');
+    let mut parts = date.splitn(3, ['-', '/']);
     Some((number(parts.next()?, 4)?, number(parts.next()?, 2)?, number(parts.next()?, 2)?))
 }
 
-/// The seconds from the epoch to the beginning, in UTC, of a date that exists.
-fn midnight(year: u64, month: u64, day: u64) -> Option<u64> {
+/// The beginning of a date that exists.
+fn midnight(year: u64, month: u64, day: u64) -> Option<DateTime> {
     let date =
         Date::new(i16::try_from(year).ok()?, i8::try_from(month).ok()?, i8::try_from(day).ok()?).ok()?;
-    let at = Offset::UTC.to_timestamp(date.to_datetime(Time::midnight())).ok()?;
-    u64::try_from(at.as_second()).ok()
+    Some(date.to_datetime(Time::midnight()))
 }
 
 /// A number of this many digits.
@@ -179,6 +249,54 @@ fn timestamp(us: u64) -> Timestamp {
 mod tests {
     use super::*;
 
+    fn local(text: &str) -> Option<Moment> {
+        super::local(text, &TimeZone::UTC)
+    }
+
+    fn iso(text: &str) -> Option<Moment> {
+        super::iso(text, &TimeZone::UTC)
+    }
+
+    #[test]
+    fn times_without_a_zone_are_of_the_reader_and_numbers_are_of_their_digits() {
+        let berlin = TimeZone::get("Europe/Berlin").unwrap();
+        for (text, utc, in_berlin) in [
+            ("Sun May 17 10:05:03 2015", 1_431_857_103_000_000, 1_431_849_903_000_000),
+            ("2015-05-17 10:05:03,25", 1_431_857_103_250_000, 1_431_849_903_250_000),
+            ("2015/05/17 10:05:03", 1_431_857_103_000_000, 1_431_849_903_000_000),
+            ("17/May/2015:10:05:03.250", 1_431_857_103_250_000, 1_431_849_903_250_000),
+            ("2015-05-17 10:05:03 +0000", 1_431_857_103_000_000, 1_431_857_103_000_000),
+            // Half an hour that does not exist in Berlin, and one that comes twice.
+            ("2026-03-29 02:30:00", 1_774_751_400_000_000, 1_774_747_800_000_000),
+            ("2026-10-25 02:30:00", 1_792_895_400_000_000, 1_792_888_200_000_000),
+            ("1431857103", 1_431_857_103_000_000, 1_431_857_103_000_000),
+            ("1431857103250", 1_431_857_103_250_000, 1_431_857_103_250_000),
+            ("1431857103250000", 1_431_857_103_250_000, 1_431_857_103_250_000),
+            ("1431857103250000999", 1_431_857_103_250_000, 1_431_857_103_250_000),
+        ] {
+            for (zone, us) in [(TimeZone::UTC, utc), (berlin.clone(), in_berlin)] {
+                assert_eq!(TimeReader::in_zone(zone).read(text).map(|moment| moment.us), Some(us), "{text}");
+            }
+        }
+        assert!(zone("+02:00").is_some() && zone("Europe/Nowhere").is_none() && zone("").is_none());
+    }
+
+    #[test]
+    fn durations_are_in_their_unit_or_in_that_of_the_field() {
+        for (text, unit, us) in [
+            ("1.5", "s", Some(1_500_000)),
+            ("1.5", "ms", Some(1_500)),
+            ("50500000000", "ns", Some(50_500_000)),
+            ("12ms", "s", Some(12_000)),
+            ("12 ms", "s", Some(12_000)),
+            ("0.25s", "ms", Some(250_000)),
+            ("1e3", "s", None),
+            ("-1", "s", None),
+        ] {
+            assert_eq!(lasting(text, unit), us, "{text}");
+        }
+    }
+
     #[test]
     fn zones_and_summer_time_name_one_moment() {
         let moment = Moment { us: 1_431_857_103_000_000, is_whole: true };
@@ -210,7 +328,6 @@ mod tests {
             "17/Mai/2015:10:05:03 +0000",
             "17/May/2015:24:05:03 +0000",
             "17/May/1969:10:05:03 +0000",
-            "17/May/2015:10:05:03",
             "17/May/2015:10:05:03 0000",
             "01/Jan/1970:00:00:00 +0100",
             "-",
@@ -229,7 +346,7 @@ mod tests {
         assert_eq!(timestamp(LAST_US + 1), Timestamp::MAX);
         let last = iso("9999-12-30T22:00:00.999999Z").unwrap();
         assert_eq!((last.us, unix("253402207200.999999")), (LAST_US, Some(last)));
-        for text in ["253402207201", "18446744073709", "18446744073709.551615"] {
+        for text in ["253402207201", "253402207201000", "18446744073709551615"] {
             assert_eq!(unix(text), None, "{text}");
         }
     }

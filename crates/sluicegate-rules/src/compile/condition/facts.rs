@@ -132,7 +132,7 @@ impl<'a> RequestFacts<'a> {
 }
 
 impl<'a> QueryParameters<'a> {
-    fn of(query: &'a str) -> Self {
+    pub(in crate::compile) fn of(query: &'a str) -> Self {
         let mut all = Self::default();
         for pair in query.split('&') {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -169,7 +169,7 @@ fn form_decoded(text: &str) -> Cow<'_, str> {
 }
 
 /// The host that a request names, without its port.
-pub(super) fn host_of<'a>(request: RequestView<'a>) -> Option<&'a str> {
+pub(in crate::compile) fn host_of<'a>(request: RequestView<'a>) -> Option<&'a str> {
     let authority = match request.uri.host() {
         Some(host) => return Some(host),
         None => request.headers.get(header::HOST)?.to_str().ok()?,

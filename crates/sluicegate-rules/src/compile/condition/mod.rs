@@ -16,8 +16,7 @@ use sluicegate_tower::limits::path::{PathPattern, Sense};
 use sluicegate_tower::request_fields::RequestFields;
 
 pub(crate) use self::facts::Comparison;
-use self::facts::host_of;
-pub(super) use self::facts::{MeantPath, Readings, RequestFacts};
+pub(super) use self::facts::{MeantPath, QueryParameters, Readings, RequestFacts, host_of};
 use super::descriptor::{DescriptorPattern, NotDescribed};
 use super::pattern::FieldPattern;
 use super::plan::TierPlan;
@@ -34,7 +33,7 @@ pub(super) struct Matcher {
     sense: Sense,
     /// Methods in capitals; one of them must match. An empty list accepts all.
     pub methods: Vec<Method>,
-    /// Hosts in lower case.
+    /// Hosts in lower case; `*.example.org` stands for all below that domain.
     pub hosts: Vec<String>,
     /// Header fields, all of which must meet their patterns.
     pub headers: Vec<(HeaderName, FieldPattern)>,
@@ -173,7 +172,13 @@ impl Matcher {
         }
         if !self.hosts.is_empty() {
             let host = asking.host();
-            if !host.is_some_and(|host| self.hosts.iter().any(|known| known == host)) {
+            let is_of = |host: &str| {
+                self.hosts.iter().any(|known| match known.strip_prefix('*') {
+                    Some(domain) => host.len() > domain.len() && host.ends_with(domain),
+                    None => known == host,
+                })
+            };
+            if !host.is_some_and(is_of) {
                 return Some(Mismatch::Host(host_of(*request), &self.hosts));
             }
         }

@@ -155,15 +155,16 @@ fn in_tiers(
 }
 
 fn host(host: &At<String>, problems: &mut Problems<'_>) -> Option<String> {
-    let parsed: Option<http::uri::Authority> = host.value.parse().ok();
-    if !host.value.contains('*') && parsed.is_some_and(|parsed| parsed.host() == host.value) {
+    let bare = host.value.strip_prefix("*.").unwrap_or(&host.value);
+    let parsed: Option<http::uri::Authority> = bare.parse().ok();
+    if !bare.contains('*') && parsed.is_some_and(|parsed| parsed.host() == bare) {
         // As in a request, a trailing dot marks a complete name.
         return Some(host.value.strip_suffix('.').unwrap_or(&host.value).to_ascii_lowercase());
     }
     let shown = short(&host.value);
     problems.error(
         host.place,
-        format!("{shown:?} is not a host: write it alone, as api.example.org, without scheme, port or '*'"),
+        format!("{shown:?} is not a host: write it alone, as api.example.org or *.example.org, without scheme and port"),
     );
     None
 }

@@ -3,6 +3,7 @@
 mod api_keys;
 mod client;
 mod jwt;
+mod part;
 mod word;
 
 use std::path::{Path, PathBuf};
@@ -10,12 +11,15 @@ use std::sync::Arc;
 
 use sluicegate_core::ConfigError;
 use sluicegate_tower::KeyExtractor;
-use sluicegate_tower::key::{ApiKey, BearerJwt, HeaderKey, Networks, RequestView};
+use sluicegate_tower::key::{
+    ApiKey, BearerJwt, Cookie, HeaderKey, Networks, RequestMethod, RequestPath, RequestView,
+};
 use sluicegate_tower::request_fields::FieldKey;
 
 pub(super) use self::api_keys::ApiKeys;
 pub(super) use self::client::ClientAddress;
 use self::jwt::Verifier;
+use self::part::PartKey;
 use self::word::Word;
 use super::descriptor::DescriptorKey;
 use crate::at::At;
@@ -95,9 +99,13 @@ impl Keys {
         list.map_or_else(|| vec![word.clone()], |(_, list)| list.clone())
     }
 
-    /// The field of the body that a word names as its key.
-    pub(super) fn body_field(word: &str) -> Option<&str> {
-        match call(word)? {
+    /// The fields of the body that a word names as its key.
+    pub(super) fn body_fields(word: &str) -> impl Iterator<Item = &str> {
+        word.split(JOINED).filter_map(Self::body_field)
+    }
+
+    fn body_field(word: &str) -> Option<&str> {
+        match call(word.trim())? {
             ("body", field) => Some(field),
             ("folded", inner) => Self::body_field(inner),
             _ => None,
@@ -112,7 +120,10 @@ impl Keys {
 
     /// Whether clients can choose such a key freely, because it is not verified.
     pub(super) fn is_unverified(word: &str) -> bool {
-        matches!(call(word), Some(("header" | "api_key" | "body" | "folded", _)))
+        word.split(JOINED).any(|part| {
+            matches!(call(part), Some(("header" | "api_key" | "body" | "folded" | "query" | "cookie", _)))
+                || matches!(part, "path" | "host")
+        })
     }
 
     /// A key that clients write, but that a proxy in front has verified, according to the file.
@@ -130,15 +141,32 @@ impl Keys {
     }
 
     fn one(&self, word: &At<String>, names: &[&str], problems: &mut Problems<'_>) -> Option<Word> {
+        if word.value.contains(JOINED) {
+            let parts =
+                word.value.split(JOINED).map(|part| At { value: part.trim().to_owned(), place: word.place });
+            let parts: Option<Vec<_>> = parts.map(|part| self.one(&part, names, problems)).collect();
+            return parts.map(Word::Each);
+        }
         let mut wrong = |error: ConfigError| problems.error(word.place, error.problem());
         match (&*word.value, call(&word.value)) {
             ("everybody", _) => Some(Word::Everybody),
             ("descriptor", _) => Some(Word::Descriptor(DescriptorKey::Whole)),
-            ("peer", _) => Some(Word::Address(self.peer.clone()?.extractor())),
-            ("client", _) => Some(Word::Address(self.client.clone()?.extractor())),
+            ("path", _) => Some(Word::Plain(Arc::new(RequestPath::new()))),
+            ("method", _) => Some(Word::Plain(Arc::new(RequestMethod))),
+            ("host", _) => Some(Word::Plain(Arc::new(PartKey::Host))),
+            ("route", _) => Some(Word::Plain(Arc::new(PartKey::Route))),
+            (_, Some(("query", name))) if !name.is_empty() => {
+                Some(Word::Plain(Arc::new(PartKey::Query(name.to_owned()))))
+            }
+            (_, Some(("cookie", name))) => {
+                let cookie = Cookie::new(name).map_err(&mut wrong).ok()?;
+                Some(Word::Secret(Arc::new(cookie)))
+            }
+            ("peer", _) => Some(Word::Plain(self.peer.clone()?.extractor())),
+            ("client", _) => Some(Word::Plain(self.client.clone()?.extractor())),
             (_, Some(("client", bits))) => {
                 let bits = client::prefix(&At { value: bits.to_owned(), place: word.place }, problems)?;
-                self.client.clone()?.ipv6_prefix(bits).ok().map(|client| Word::Address(client.extractor()))
+                self.client.clone()?.ipv6_prefix(bits).ok().map(|client| Word::Plain(client.extractor()))
             }
             ("api_key", _) => self.listed(word, problems).cloned().map(Word::Listed),
             (_, Some(("header", name))) => {
@@ -165,14 +193,16 @@ impl Keys {
             (_, Some(("descriptor", entry))) if !entry.is_empty() => {
                 Some(Word::Descriptor(DescriptorKey::Entry(entry.to_owned())))
             }
-            (_, Some(("api_key", name))) => ApiKey::header(name).map_err(wrong).map(Word::Secret).ok(),
+            (_, Some(("api_key", name))) => {
+                ApiKey::header(name).map_err(wrong).map(|secret| Word::Secret(Arc::new(secret))).ok()
+            }
             (_, Some(("verified_before", inner))) => self.verified_before(word, inner, problems),
             (_, Some(("jwt", claim))) => {
                 self.claim(word, claim, problems).map(|jwt| Word::Claim(jwt, claim.to_owned()))
             }
             _ => {
                 let mut text = format!(
-                    "{:?} is not a key: use client, client(48), peer, everybody, api_key, api_key(header), jwt(claim), header(name), body(field), folded(body(field)), verified_before(header(name)), descriptor, descriptor(entry)",
+                    "{:?} is not a key: use client, client(48), peer, everybody, api_key, api_key(header), jwt(claim), header(name), query(name), cookie(name), body(field), path, host, route, method, folded(body(field)), verified_before(header(name)), descriptor, descriptor(entry), or several as client + path",
                     short(&word.value)
                 );
                 if !names.is_empty() {
@@ -236,7 +266,7 @@ fn section<'s, T>(
 }
 
 /// Words that name a key.
-const WORDS: [&str; 10] = [
+const WORDS: [&str; 16] = [
     "client",
     "peer",
     "everybody",
@@ -247,7 +277,16 @@ const WORDS: [&str; 10] = [
     "folded",
     "verified_before",
     "descriptor",
+    "query",
+    "cookie",
+    "path",
+    "host",
+    "route",
+    "method",
 ];
+
+/// Stands between the parts of one key, each of which a request must have.
+pub(super) const JOINED: &str = " + ";
 
 /// The two parts of `word(argument)`.
 pub(super) fn call(text: &str) -> Option<(&str, &str)> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::HeaderName;
 use sluicegate_core::Key;
 use sluicegate_tower::KeyExtractor;
-use sluicegate_tower::key::{ApiKey, BearerJwt, HeaderKey, RequestView};
+use sluicegate_tower::key::{BearerJwt, HeaderKey, RequestView};
 use sluicegate_tower::request_fields::FieldKey;
 
 use super::api_keys::ApiKeys;
@@ -16,11 +16,13 @@ use crate::compile::descriptor::DescriptorKey;
 #[derive(Clone)]
 pub(in crate::compile) enum Word {
     Everybody,
-    /// The address of the client, or of the peer.
-    Address(Arc<dyn KeyExtractor>),
+    /// A key that operators may read: the address of the client or of the peer, or a part of the request.
+    Plain(Arc<dyn KeyExtractor>),
+    /// Several keys, which are one together.
+    Each(Vec<Self>),
     Header(HeaderName, HeaderKey),
-    /// An unverified API key.
-    Secret(ApiKey),
+    /// An unverified API key, or a cookie.
+    Secret(Arc<dyn KeyExtractor>),
     /// A header field or an API key that a proxy in front has verified.
     VerifiedBefore(Box<Self>),
     /// A listed API key.
@@ -38,9 +40,14 @@ impl Word {
     pub(super) fn extractor(&self) -> Arc<dyn KeyExtractor> {
         match self {
             Self::Everybody => Arc::new(Key::from("everybody")),
-            Self::Address(address) => Arc::clone(address),
+            Self::Plain(plain) => Arc::clone(plain),
+            Self::Each(words) => {
+                let mut extractors = words.iter().map(Self::extractor);
+                let first = extractors.next().unwrap_or_else(|| Arc::new(Key::from("everybody")));
+                extractors.fold(first, |one, next| Arc::new((one, next)))
+            }
             Self::Header(_, header) => Arc::new(header.clone()),
-            Self::Secret(secret) => Arc::new(secret.clone()),
+            Self::Secret(secret) => Arc::clone(secret),
             Self::VerifiedBefore(word) => Arc::new(word.extractor().verified_before()),
             Self::Listed(listed) => Arc::new(listed.clone()),
             Self::Claim(claim, _) => Arc::clone(claim) as _,
@@ -53,7 +60,11 @@ impl Word {
     pub(super) fn name(&self, request: RequestView<'_>) -> Option<String> {
         match self {
             Self::Everybody => Some("everybody".to_owned()),
-            Self::Address(address) => Some(address.extract(request).now().ok()?.ok()?.plain()),
+            Self::Plain(plain) => Some(plain.extract(request).now().ok()?.ok()?.plain()),
+            Self::Each(words) => {
+                let names: Option<Vec<String>> = words.iter().map(|word| word.name(request)).collect();
+                names.map(|names| names.join(" + "))
+            }
             Self::Header(name, _) => {
                 let value = request.headers.get(name)?.to_str().ok()?.trim_ascii();
                 (!value.is_empty()).then(|| value.to_owned())

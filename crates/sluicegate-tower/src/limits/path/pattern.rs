@@ -1,5 +1,6 @@
 //! A path with captures, as an operator writes it: [`PathPattern`].
 
+use std::borrow::Cow;
 use std::fmt;
 
 use sluicegate_core::ConfigError;
@@ -16,6 +17,8 @@ pub struct PathPattern {
     segments: Vec<PathSegment>,
     /// The only path that it matches, if it has no captures.
     literal: Option<String>,
+    /// The pattern whose `*` stand within segments, or for several; then there are no segments.
+    glob: Option<String>,
     fold: Fold,
 }
 
@@ -38,6 +41,10 @@ impl PathPattern {
     /// When no path would match it, or other paths than it appears to match. The message gives a correction.
     pub fn new(text: &str, fold: Fold) -> Result<Self, ConfigError> {
         let told = |problem: String| config_error(format!("the path {} {problem}", shown(text)));
+        if let Some(glob) = glob(text).map_err(told)? {
+            let glob = Some(fold.apply(glob).into_owned());
+            return Ok(Self { text: text.to_owned(), segments: Vec::new(), literal: None, glob, fold });
+        }
         let mut segments = segments(text).map_err(told)?;
         for segment in &mut segments {
             if let PathSegment::Text(text) = segment {
@@ -55,7 +62,13 @@ impl PathPattern {
             PathSegment::Capture | PathSegment::Rest => None,
         });
         let literal = texts.collect();
-        Ok(Self { text: text.to_owned(), segments, literal, fold })
+        Ok(Self { text: text.to_owned(), segments, literal, glob: None, fold })
+    }
+
+    /// Whether a `*` stands within a segment or for several, as in `/api*`, `*.js` and `/a/**/b`: then it has no segments, and paths are
+    /// compared with it one by one.
+    pub fn is_glob(&self) -> bool {
+        self.glob.is_some()
     }
 
     /// The segments. Only the last one may be [`PathSegment::Rest`].
@@ -71,14 +84,18 @@ impl PathPattern {
     /// Whether it matches a [spelling](super::spellings) of a path, to which the same [`Fold`] has been applied.
     #[inline]
     pub fn matches(&self, path: &str) -> bool {
-        match &self.literal {
-            Some(literal) => path == literal,
-            None => self.matches_by_segments(path),
+        match (&self.literal, &self.glob) {
+            (Some(literal), _) => path == literal,
+            (None, Some(glob)) => is_of_glob(path.as_bytes(), glob.as_bytes()),
+            (None, None) => self.matches_by_segments(path),
         }
     }
 
     /// Whether it surely matches each path that the other matches.
     pub fn covers(&self, other: &Self) -> bool {
+        if self.is_glob() || other.is_glob() {
+            return self.glob == other.glob || other.literal().is_some_and(|path| self.matches(path));
+        }
         let is_covered = |(own, other): (&PathSegment, &PathSegment)| {
             own == other
                 || (*own == PathSegment::Capture
@@ -130,13 +147,75 @@ pub fn split(text: &str) -> (&str, Option<&str>) {
     slash.map_or((text, None), |slash| (&text[..slash], Some(&text[slash + 1..])))
 }
 
+/// The pattern with a `*` that is not its whole last segment, if it has one. Without a slash in front it is the end of a path.
+///
+/// # Errors
+/// When it has a capture too, or no path that is compared is written so.
+fn glob(text: &str) -> Result<Option<Cow<'_, str>>, String> {
+    let body = text.strip_suffix("/*").unwrap_or(text);
+    if !body.contains('*') || body.contains("{*") || text == "*" || is_like_regex(text) {
+        return Ok(None);
+    }
+    if text.contains(['{', '}']) {
+        return Err(
+            "has a capture and a '*': write '*' for both, which is any text within a segment".to_owned()
+        );
+    }
+    if text.contains(['?', '#', ';']) || has_dots(text) || normal(text) != text && text.starts_with('/') {
+        return Err("is compared with paths in their normal form, which are never so: write it without a query, parameters, and segments of dots".to_owned());
+    }
+    match text.strip_prefix('/') {
+        Some(_) => Ok(Some(text.into())),
+        None if text.starts_with('*') => Ok(Some(format!("**{}", text.trim_start_matches('*')).into())),
+        None => Err(format!("begins with no slash: write {:?}", format!("/{text}"))),
+    }
+}
+
+/// Whether a path is of a pattern in which `*` is any text within a segment, at the end any text, and `**` any text. The last stars alone
+/// are tried again: whatever an earlier one takes, the slashes between them are the same.
+fn is_of_glob(path: &[u8], glob: &[u8]) -> bool {
+    let (mut at, mut place) = (0, 0);
+    // The places behind the last star of each kind, and of the path where its text ends.
+    let (mut star, mut stars): (Option<(usize, usize)>, Option<(usize, usize)>) = (None, None);
+    loop {
+        match glob.get(place) {
+            Some(b'*') if glob[place..] == *b"*" => return true,
+            Some(b'*') if glob[place..].starts_with(b"**") => {
+                place += 2;
+                (star, stars) = (None, Some((place, at)));
+                continue;
+            }
+            Some(b'*') => {
+                place += 1;
+                star = Some((place, at));
+                continue;
+            }
+            byte if byte == path.get(at) => {
+                if byte.is_none() {
+                    return true;
+                }
+                (at, place) = (at + 1, place + 1);
+                continue;
+            }
+            _ => {}
+        }
+        let is_within = |end: usize| path.get(end).is_some_and(|byte| *byte != b'/');
+        if let Some((behind, end)) = star.filter(|(_, end)| is_within(*end)) {
+            (place, at, star) = (behind, end + 1, Some((behind, end + 1)));
+        } else if let Some((behind, end)) = stars.filter(|(_, end)| *end < path.len()) {
+            (place, at, star, stars) = (behind, end + 1, None, Some((behind, end + 1)));
+        } else {
+            return false;
+        }
+    }
+}
+
 /// The segments of a pattern, or its mistake.
 fn segments(pattern: &str) -> Result<Vec<PathSegment>, String> {
     let Some(rest) = pattern.strip_prefix('/') else {
-        return Err(match pattern.split_once('*') {
-            _ if is_like_regex(pattern) => NO_REGEX.to_owned(),
-            Some((before, after)) if pattern != "*" => wrong_star(pattern, before, after),
-            _ => format!("begins with no slash: write {:?}", format!("/{pattern}")),
+        return Err(match is_like_regex(pattern) {
+            true => NO_REGEX.to_owned(),
+            false => format!("begins with no slash: write {:?}", format!("/{pattern}")),
         });
     };
     if let Some(query) = pattern.find(['?', '#']) {
@@ -156,18 +235,13 @@ fn segments(pattern: &str) -> Result<Vec<PathSegment>, String> {
     }
     let all: Vec<&str> = rest.split('/').collect();
     let is_last = |place: usize| place + 1 == all.len();
-    all.iter().enumerate().map(|(place, text)| segment(text, is_last(place), pattern)).collect()
+    all.iter().enumerate().map(|(place, text)| segment(text, is_last(place))).collect()
 }
 
-fn segment(text: &str, is_last: bool, pattern: &str) -> Result<PathSegment, String> {
+fn segment(text: &str, is_last: bool) -> Result<PathSegment, String> {
     let capture = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
     match (text, capture) {
         ("*", _) if is_last => Ok(PathSegment::Rest),
-        ("*", _) => {
-            let one: Vec<&str> =
-                pattern.split('/').map(|text| if text == "*" { "{id}" } else { text }).collect();
-            Err(format!("has a '*' before its end: write {:?}, where {{id}} is one segment", one.join("/")))
-        }
         (_, Some("" | "*")) => {
             Err("has a capture without a name: write {id}, or {*rest} at the end".to_owned())
         }
@@ -183,29 +257,9 @@ fn segment(text: &str, is_last: bool, pattern: &str) -> Result<PathSegment, Stri
         }
         _ => match text.split_once('*') {
             None => Ok(PathSegment::Text(text.to_owned())),
-            Some((before, after)) => Err(wrong_star(pattern, before, after)),
+            Some(_) => Err(NO_REGEX.to_owned()),
         },
     }
-}
-
-/// The mistake of a pattern with a `*` between these parts of a segment.
-fn wrong_star(pattern: &str, before: &str, after: &str) -> String {
-    if is_like_regex(pattern) {
-        return NO_REGEX.to_owned();
-    }
-    if !after.trim_matches('*').is_empty() {
-        return "has a '*' that is not a whole segment, and there are no suffixes: write each path, or the folder of these \
-                files, such as \"/assets/*\""
-            .to_owned();
-    }
-    let (folder, _) = pattern.split_once('*').unwrap_or((pattern, ""));
-    let folder = if before.is_empty() { folder.trim_end_matches('/') } else { folder };
-    let beside = if folder.is_empty() {
-        String::new()
-    } else {
-        format!(" for everything below, and {folder:?} beside it")
-    };
-    format!("has a '*' that is not a whole segment: write {:?}{beside}", format!("{folder}/*"))
 }
 
 const NO_REGEX: &str = "looks like a regular expression, and is compared as text: write \"/login\", \"/users/{id}\" where {id} is \
@@ -271,6 +325,31 @@ mod tests {
     }
 
     #[test]
+    fn a_star_within_a_segment_stays_in_it_and_one_at_the_end_or_two_do_not() {
+        for (pattern, yes, no) in [
+            ("/api*", &["/api", "/apis", "/api/v1/x"][..], &["/ap", "/x/api"][..]),
+            ("*.js", &["/a.js", "/a/b.js", "/.js"], &["/a.jsx", "/a.js/b"]),
+            ("/a/*.js", &["/a/b.js", "/a/.js"], &["/a/b/c.js", "/b/a.js"]),
+            ("/a/**/b", &["/a/x/b", "/a/x/y/b", "/a//b"], &["/a/b", "/a/x/bc"]),
+            ("/**/v*/*.png", &["/x/y/v1/a.png", "/v/x/v2/b.v.png"], &["/x/y/v1/a/b.png"]),
+            ("/a*b*c", &["/abc", "/axbxcxyz", "/abbcc/d"], &["/ab/c", "/acb"]),
+            ("/users/*/posts", &["/users/7/posts"], &["/users/7/8/posts", "/users/7/posts/1"]),
+            ("/**", &["/", "/a/b"], &["*"]),
+        ] {
+            assert!(PathPattern::new(pattern, Fold::default()).unwrap().is_glob(), "{pattern}");
+            yes.iter().for_each(|path| assert!(matches(pattern, path, Fold::default()), "{pattern} {path}"));
+            no.iter().for_each(|path| assert!(!matches(pattern, path, Fold::default()), "{pattern} {path}"));
+        }
+        assert!(matches("/API*.Js", "/apix.js", Fold { case: true, ..Fold::default() }));
+        // Many stars take no time beyond the lengths of both.
+        assert!(!matches(
+            &format!("/{}b", "a*".repeat(200)),
+            &format!("/{}", "a".repeat(8_000)),
+            Fold::default()
+        ));
+    }
+
+    #[test]
     fn a_pattern_covers_what_matches_only_paths_that_it_matches() {
         for (pattern, other, covers) in [
             ("/login", "/login", true),
@@ -316,22 +395,16 @@ mod tests {
             ("/a%20b", "write \"/a b\""),
             ("/a%2fb", "write \"/a%2Fb\""),
             ("/a/../b", "write the path to which it leads"),
-            ("/users/*/posts", "write \"/users/{id}/posts\", where {id} is one segment"),
             ("/{*rest}/x", "write {id} for one segment, and {*rest} last"),
             ("/{}", "write {id}, or {*rest} at the end"),
             ("/{*}", "write {id}, or {*rest} at the end"),
             ("/a{id}", "write /{id}/"),
             ("/{a}{b}", "write /{id}/"),
-            ("/api/**", "write \"/api/*\" for everything below, and \"/api\" beside it"),
-            ("/**", "write \"/*\""),
-            (
-                "*.js",
-                "there are no suffixes: write each path, or the folder of these files, such as \"/assets/*\"",
-            ),
-            ("/a/*.js", "such as \"/assets/*\""),
+            ("/{id}/*.js", "which is any text within a segment"),
+            ("a/*.js", "write \"/a/*.js\""),
+            ("/a*?b", "without a query, parameters, and segments of dots"),
             ("^/api/", "or \"/api/*\" for everything below"),
             ("/api/.*", "or \"/api/*\" for everything below"),
-            ("/metrics*", "write \"/metrics/*\" for everything below, and \"/metrics\" beside it"),
         ] {
             let error = PathPattern::new(pattern, Fold::default()).expect_err(pattern).to_string();
             assert!(

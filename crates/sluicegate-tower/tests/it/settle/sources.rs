@@ -56,6 +56,32 @@ async fn fields_cost_their_prices() {
     assert_eq!(used(&limiter), 20 + 4 * 30);
 }
 
+/// Tokens from a cache are within those of the prompt, and cost less; a sum below 0 gives nothing back.
+#[tokio::test]
+async fn prices_below_zero_are_subtracted_down_to_zero() {
+    for (prices, cost) in [
+        ([("usage.prompt_tokens", 2), ("usage.completion_tokens", -1)], 2 * 20 - 30),
+        ([("usage.prompt_tokens", 1), ("usage.completion_tokens", -1)], 0),
+    ] {
+        let (limiter, limit, _) = tokens(Settle::json(prices).unwrap());
+        read(respond(limit, || Response::new(ANSWER.into())).await).await;
+        assert_eq!(used(&limiter), cost, "{prices:?}");
+    }
+}
+
+/// Ollama writes an object on each line, and Gemini a list of objects.
+#[tokio::test]
+async fn of_lines_and_of_a_list_the_last_object_that_has_the_field_counts() {
+    for body in [
+        "{\"response\":\"a\",\"done\":false}\n{\"done\":true,\"usage\":{\"total_tokens\":42.0}}\n",
+        "[{\"usage\":{\"total_tokens\":7}},\n{\"usage\":{\"total_tokens\":42}}]",
+    ] {
+        let (limiter, limit, _) = tokens(Settle::json("usage.total_tokens").unwrap());
+        read(respond(limit, || Response::new(body.into())).await).await;
+        assert_eq!(used(&limiter), 42, "{body}");
+    }
+}
+
 #[tokio::test]
 async fn of_a_stream_of_events_the_last_that_has_the_field_counts() {
     const EVENTS: [&str; 5] = [
@@ -107,7 +133,7 @@ async fn the_first_source_that_has_a_number_counts() {
 
 #[tokio::test]
 async fn a_response_that_tells_no_cost_leaves_what_was_reserved() {
-    for body in ["", "{}", "[{\"n\": 1}]", "{\"n\": \"1\"}", "{\"n\": 1.5}", "{\"n\": -1}", "not json"] {
+    for body in ["", "{}", "[[1], {\"n\": 1}]", "{\"n\": \"1\"}", "{\"n\": 1.5}", "{\"n\": -1}", "not json"] {
         let (limiter, limit, _) = tokens(Settle::json("n").unwrap());
         read(respond(limit, move || Response::new(body.into())).await).await;
         assert_eq!(used(&limiter), 500, "{body}");
