@@ -37,9 +37,9 @@
 //!
 //! | word | holds if |
 //! |---|---|
-//! | `path` | the path matches: `/login`, `/users/{id}`, `/assets/*`; see [below](#paths) |
+//! | `path` | the path matches: `/login`, `/users/{id}`, `/assets/*`, `/api*`, `*.js`; see [below](#paths) |
 //! | `method` | the method is one of these |
-//! | `host` | the host of the request is one of these, written without port: the host in the request's target, or in the field `Host` if the target names none. If a file has conditions on hosts, a request with two fields `Host`, or with one that is not text, is refused with 400 |
+//! | `host` | the host of the request is one of these, written without port, or below a domain, as `*.example.org`: the host in the request's target, or in the field `Host` if the target names none. If a file has conditions on hosts, a request with two fields `Host`, or with one that is not text, is refused with 400 |
 //! | `header`, `query` | each named field or parameter has this value: a text in which `*` stands for any text, as `"*bot*"`, a list of which one matches, or `{ present: false }` |
 //! | `body` | each named field of the JSON body has such a value, for example `{ model: large }`; see [below](#fields-of-bodies) |
 //! | `client` | the address of the client is in one of these networks |
@@ -84,7 +84,8 @@
 //! descriptors, under `deny` and `exempt` too; the rules are applied to each descriptor of a call by itself.
 //!
 //! `descriptor` names all entries of the descriptor, each with a value, a list of values, or a pattern in which `*` stands for any text. A
-//! list of entries, such as `[{ path: /upload }, { user: "*" }]`, must have the order of the proxy. `client` and `peer` are the address in the
+//! list of entries, such as `[{ path: /upload }, { user: "*" }]`, must have the order of the proxy. The entry `"*": "*"` stands for any further
+//! ones, which limitador always allows. `client` and `peer` are the address in the
 //! entry `remote_address`; if a rule reads it and it is not an address, the descriptor is refused. The entry `path` is compared as the
 //! path of a request is, without its query: `/login?a=b` and `//login` are `/login`, in keys too.
 //!
@@ -112,7 +113,8 @@
 //!
 //! # Paths
 //! Patterns are those of [`path_in`](sluicegate_tower::limits::path_in): `{id}` is one segment, and `/files/*` or `/files/{*rest}` is everything
-//! below: `/files/a`, `/files/a/b` and `/files/` itself, but not `/files`. Paths are compared in their normal form: `//login`,
+//! below: `/files/a`, `/files/a/b` and `/files/` itself, but not `/files`. Another `*` is any text at the end and in front, elsewhere any within
+//! a segment, and `**` is any text: `/api*`, `*.js`, `/a/**/b`. Such patterns are compared with each request, the others are looked up. Paths are compared in their normal form: `//login`,
 //! `/%6cogin` and `/login;x=1` are `/login`.
 //!
 //! A path with dots, such as `/a/../admin`, has two readings: as written and as resolved. A rule applies if all of its conditions hold in

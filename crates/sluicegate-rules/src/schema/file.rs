@@ -319,13 +319,13 @@ pub(crate) struct SettleEntry {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "condition")]
 pub(crate) struct Condition {
-    /// A path as axum writes it, `/users/{id}`, or `/assets/*` for everything below, or a list of paths of which one matches.
+    /// A path as axum writes it, `/users/{id}`, `/assets/*` for everything below, `/api*`, `*.js`, or a list of which one matches.
     #[serde(default, deserialize_with = "said")]
     pub path: Option<At<OneOrMany>>,
     /// A method, or a list.
     #[serde(default, deserialize_with = "said")]
     pub method: Option<At<OneOrMany>>,
-    /// The host that the request names, without its port, or a list.
+    /// The host that the request names, without its port, `*.example.org` for all below a domain, or a list.
     #[serde(default, deserialize_with = "said")]
     pub host: Option<At<OneOrMany>>,
     /// Header fields and the values that they must have: a text in which `*` stands for any text, a list of which one matches, or
@@ -351,7 +351,7 @@ pub(crate) struct Condition {
     #[serde(default, deserialize_with = "said")]
     pub domain: Option<At<OneOrMany>>,
     /// The entries that a descriptor must have, no more and no fewer, each with a value, a list of values, `prefix*` or `"*"`: as names in
-    /// any order, or as a list in the order of the proxy.
+    /// any order, or as a list in the order of the proxy. The entry `"*": "*"` stands for any further ones.
     #[serde(default, deserialize_with = "said")]
     pub descriptor: Option<At<DescriptorEntries>>,
     /// A condition that must not hold.

@@ -147,6 +147,27 @@ async fn a_remote_address_that_is_none_is_refused_and_a_missing_one_is_told_in_t
     }
 }
 
+/// Limitador's limits apply to descriptors with further entries too.
+#[tokio::test]
+async fn a_descriptor_may_have_further_entries_if_the_rule_says_so() {
+    let rules = rules(
+        r#"
+version: 1
+policies: { p: { algorithm: fixed-window, quota: 5/min } }
+rules:
+  - { name: writes, only_if: { domain: d, descriptor: { req_method: POST, user_id: "*", "*": "*" } }, limit: p, key: descriptor(user_id) }
+"#,
+    );
+    let entries = [("host", "shop.example"), ("req_method", "POST"), ("user_id", "7")];
+    let mut passed = 0;
+    for _ in 0..7 {
+        passed += usize::from(rules.limits().decide(&one("d", &entries)).await.is_ok());
+    }
+    assert_eq!(passed, 5);
+    assert_eq!(met(&rules, &one("d", &entries[1..])).await, ["writes"]);
+    assert_eq!(met(&rules, &one("d", &entries[..2])).await, [""; 0]);
+}
+
 #[tokio::test]
 async fn an_explanation_says_why_a_descriptor_does_not_meet_a_rule_and_shows_no_value() {
     let rules = rules(RULES);

@@ -8,6 +8,7 @@ mod catalogue;
 mod choice;
 mod descriptors;
 mod forms;
+mod language;
 mod limits;
 mod migrated;
 mod mistakes;

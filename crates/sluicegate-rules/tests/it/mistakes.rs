@@ -115,7 +115,6 @@ fn each_mistake_in_a_value_names_it() {
         ("on_missing_key: 200", "a status from 400 to 599"),
         ("only_if: { path: login }", "write \"/login\""),
         ("only_if: { path: [/a, \"/{id}/*.x\"] }", "has a capture and a '*'"),
-        ("only_if: { path: { present: true } }", "each request has a path"),
         ("only_if: { client: [] }", "an empty list says nothing"),
         ("only_if: { client: }", "a text or a list of texts"),
         ("only_if: {}", "this condition says nothing"),

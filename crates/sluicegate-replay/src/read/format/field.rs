@@ -164,7 +164,9 @@ impl Field {
                 entry.took_us = Some(took.ok_or("the time that it took is not one of 0 s to 30 days")?);
             }
             // A name has no spaces, and the lines of another program may begin alike.
-            Self::Peer if value.contains(' ') && !value.contains(',') => return Err("the client has spaces"),
+            Self::Peer | Self::PeerAndPort if value.contains(' ') && !value.contains(',') => {
+                return Err("the client has spaces");
+            }
             Self::Peer => entry.peer = address(&value).or(entry.peer),
             Self::PeerAndPort => {
                 entry.peer = value.rsplit_once(':').and_then(|(client, _)| address(client));

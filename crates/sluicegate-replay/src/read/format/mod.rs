@@ -81,8 +81,11 @@ enum FormatKind {
 pub(crate) struct Guess {
     pub(crate) wrapping: Wrapping,
     pub(crate) format: Format,
-    /// The number of lines that it reads, and of all that are of requests.
+    /// The number of lines that it reads.
     pub(crate) fits: usize,
+    /// The number of those that have the address of a client.
+    clients: usize,
+    /// The number of all that are of requests.
     pub(crate) lines: usize,
     /// The beginning of the first line that it does not read.
     pub(crate) other: Option<String>,
@@ -103,16 +106,22 @@ impl Format {
                 None => Self::all(&inner),
             };
             for format in formats {
-                let mut guess = Guess { wrapping, format, fits: 0, lines: lines.len(), other: None };
+                let mut guess =
+                    Guess { wrapping, format, fits: 0, clients: 0, lines: lines.len(), other: None };
                 let mut clock = TimeReader::default();
                 for line in &inner {
                     match guess.format.parse(line, &mut clock) {
-                        Ok(_) => guess.fits += 1,
+                        Ok(entry) => {
+                            guess.fits += 1;
+                            guess.clients += usize::from(entry.peer.is_some());
+                        }
                         Err(NO_REQUEST) => guess.lines -= 1,
                         Err(_) => _ = guess.other.get_or_insert_with(|| line.chars().take(160).collect()),
                     }
                 }
-                if best.as_ref().is_none_or(|best| guess.fits > best.fits) {
+                // A text of another program may look like a client without an address.
+                let score = (guess.fits, guess.clients);
+                if best.as_ref().is_none_or(|best| score > (best.fits, best.clients)) {
                     best = Some(guess);
                 }
             }

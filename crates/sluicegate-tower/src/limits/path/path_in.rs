@@ -18,6 +18,7 @@ use crate::key::extraction::Purpose;
 /// | `/login` | this path |
 /// | `/users/{id}/posts` | any one segment in place of `{id}`, as in axum |
 /// | `/files/*`, `/files/{*rest}` | everything below: `/files/a`, `/files/a/b` and `/files/` itself, but not `/files`. Axum's `{*rest}` does not take `/files/` |
+/// | `/api*`, `*.js`, `/a/*.js`, `/a/**/b` | any text in place of a `*` at the end or in front and of `**`, and any within a segment in place of another `*` |
 ///
 /// A path is compared in its normal form, without the query: `//login`, `/%6cogin` and `/login;x=1` are `/login`. An encoded
 /// slash, `%2F`, does not separate. Case and a trailing slash make a difference, unless a [`PathReading`] says otherwise. In a nested axum
