@@ -125,7 +125,8 @@ pub(super) fn unix(text: &str) -> Option<Moment> {
         ..=12 => seconds(text)?,
         13..=15 => digits(whole)?.parse::<u64>().ok()? * 1_000,
         16..=18 => digits(whole)?.parse().ok()?,
-        _ => digits(whole)?.parse::<u64>().ok()? / 1_000,
+        19 => digits(whole)?.parse::<u64>().ok()? / 1_000,
+        _ => return None,
     };
     (us <= LAST_US).then_some(Moment { us, is_whole: whole.len() <= 12 && fraction.is_empty() })
 }
