@@ -303,7 +303,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for WatchedStream<S> {
         if !bytes.is_empty() {
             // Only the preface of HTTP/2 begins so.
             let is_http2 =
-                *self.is_http2.get_or_insert(bytes.starts_with(b"PRI") || b"PRI".starts_with(bytes));
+                *self.is_http2.get_or_insert_with(|| bytes.starts_with(b"PRI") || b"PRI".starts_with(bytes));
             if !is_http2 {
                 self.activity.note_bytes();
             }

@@ -234,7 +234,7 @@ fn by_faults(clock: &ManualClock) -> AdaptiveBuilder {
 
 /// Ten seconds after an answer, so that the next one moves the number.
 fn rest(api: &InFlight, clock: &ManualClock) {
-    api.try_acquire("rest").unwrap().answered(Outcome::Good);
+    api.try_acquire("rest").expect("there is room").answered(Outcome::Good);
     clock.advance(Duration::from_secs(10));
 }
 

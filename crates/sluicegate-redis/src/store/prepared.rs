@@ -42,7 +42,7 @@ pub(super) struct Prepared {
     /// Whether a quota has periods of a calendar. Redis knows only the borders around this moment, which are part of the numbers.
     pub(super) has_calendar: bool,
     /// The policy with the borders at these moments, in microseconds.
-    current: Mutex<Option<(Range<u64>, Arc<Prepared>)>>,
+    current: Mutex<Option<(Range<u64>, Arc<Self>)>>,
 }
 
 impl Prepared {

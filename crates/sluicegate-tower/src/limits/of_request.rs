@@ -11,8 +11,11 @@ use crate::key::RequestView;
 /// and the request takes a place in the queue while it waits.
 pub(super) enum OfRequest<T> {
     AtOnce(Box<dyn Fn(RequestView<'_>) -> T + Send + Sync>),
-    Perhaps(Box<dyn Fn(RequestView<'_>) -> Result<T, PendingValue<T>> + Send + Sync>),
+    Perhaps(Box<PerhapsFn<T>>),
 }
+
+/// The value, or a future of it.
+type PerhapsFn<T> = dyn Fn(RequestView<'_>) -> Result<T, PendingValue<T>> + Send + Sync;
 
 /// A pending value.
 pub(crate) type PendingValue<T> = Pin<Box<dyn Future<Output = T> + Send>>;

@@ -114,7 +114,7 @@ impl Scene {
     }
 
     /// The settings of the cookbook's recipe for language models.
-    fn as_recipe(self) -> Self {
+    fn by_recipe(self) -> Self {
         Self { first: 8, at_most: 256, wait_us: 20 * SECOND, ..self }
     }
 
@@ -250,7 +250,7 @@ fn overloads() -> Vec<Scene> {
 fn outages() -> Vec<Scene> {
     use Outcome::{Error, Overload};
     let api = |name, about| Scene::steady(name, about, 400.0, 20 * MS, 60);
-    let model = |name, about| Scene::steady(name, about, 7.0, SECOND, 200).as_recipe();
+    let model = |name, about| Scene::steady(name, about, 7.0, SECOND, 200).by_recipe();
     vec![
         api("errors-5s", "400/s of 20 ms; for 5 s a 500 after 5 ms").failing(4, 9, Error, 5 * MS),
         model("errors-llm", "the recipe, 7/s of 1 s; for 10 s a 502 after 5 ms").failing(
@@ -285,8 +285,8 @@ fn latencies() -> Vec<Scene> {
         steady("1s-1", "1/s of 1 s", 1.0, SECOND, 300),
         steady("1s-15", "15/s of 1 s", 15.0, SECOND, 300),
         steady("1s-500", "500/s of 1 s", 500.0, SECOND, 200),
-        steady("llm-7", "the recipe, 7/s of 1 s", 7.0, SECOND, 200).as_recipe(),
-        steady("llm-4", "the recipe, 4/s of 3 s", 4.0, 3 * SECOND, 300).as_recipe(),
+        steady("llm-7", "the recipe, 7/s of 1 s", 7.0, SECOND, 200).by_recipe(),
+        steady("llm-4", "the recipe, 4/s of 3 s", 4.0, 3 * SECOND, 300).by_recipe(),
         steady("10s-1", "1/s of 10 s", 1.0, 10 * SECOND, 600),
         steady("10s-30", "30/s of 10 s", 30.0, 10 * SECOND, 600),
         steady("60s-1", "1/s of 60 s", 1.0, 60 * SECOND, 2_000),
@@ -333,7 +333,7 @@ fn changes() -> Vec<Scene> {
         steady("deploy", "400/s of 20 ms, and of 40 ms for good", 400.0, 20 * MS, 120).slower(30, 2.0),
         steady("deploy-3", "400/s of 20 ms, and of 60 ms for good", 400.0, 20 * MS, 120).slower(30, 3.0),
         steady("deploy-llm", "the recipe, 7/s of 1 s, and of 2 s for good", 7.0, SECOND, 300)
-            .as_recipe()
+            .by_recipe()
             .slower(60, 2.0),
         steady("deploy-slow", "15/s of 1 s, and of 3 s for good", 15.0, SECOND, 600).slower(100, 3.0),
         Scene {

@@ -35,8 +35,9 @@ struct KnownKey {
 
 impl Model {
     fn of(quota: Quota) -> Self {
-        let [limit, burst] = [quota.limit(), quota.burst_size()].map(|units| i64::try_from(units).unwrap());
-        Self { period: quota.calendar().unwrap(), limit, carry: burst - limit, key: None }
+        let [limit, burst] =
+            [quota.limit(), quota.burst_size()].map(|units| i64::try_from(units).expect("it is small"));
+        Self { period: quota.calendar().expect("it has one"), limit, carry: burst - limit, key: None }
     }
 
     fn burst(&self) -> i64 {
@@ -82,7 +83,7 @@ impl Model {
 
     fn assert_is(&self, decision: &Decision, now_us: u64, trace: &str) {
         let left = self.at(now_us).left.max(0);
-        assert_eq!(i64::try_from(decision.remaining()).unwrap(), left, "{trace}");
+        assert_eq!(i64::try_from(decision.remaining()).ok(), Some(left), "{trace}");
         assert_eq!(decision.reset_after(), self.until(now_us, self.burst()), "{trace}");
     }
 
@@ -100,12 +101,12 @@ impl Model {
 }
 
 fn limiter(clock: &ManualClock, quota: Quota) -> RateLimiter {
-    let store = MemoryStore::builder().clock(clock.clone()).build().unwrap();
-    Policy::gcra("any", quota).on(&store).unwrap()
+    let store = MemoryStore::builder().clock(clock.clone()).build().expect("the settings are possible");
+    Policy::gcra("any", quota).on(&store).expect("it fits")
 }
 
 fn units(number: i64) -> u64 {
-    u64::try_from(number).unwrap()
+    u64::try_from(number).expect("it is positive")
 }
 
 #[test]

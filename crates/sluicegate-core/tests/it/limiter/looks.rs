@@ -67,7 +67,7 @@ fn a_replacement_takes_effect_at_its_moment_whoever_comes_first() {
 async fn no_look_changes_a_later_answer_whatever_policies_and_quotas_come_and_go() {
     let (_, clock) = store();
     let memory = MemoryStore::builder().clock(clock.clone()).log_entries(1 << 22).build();
-    let suite = Conformance::new(&memory.expect("the settings are possible"), clock);
+    let suite = Conformance::new(memory.expect("the settings are possible"), clock);
     for seed in 1..=40 {
         suite.looks_change_nothing(seed, 20).await;
     }
@@ -79,7 +79,7 @@ fn a_key_with_a_quota_of_its_own_is_handed_over_with_it() {
     for algorithm in [Algorithm::Gcra, Algorithm::SlidingLog, Algorithm::SlidingCounter] {
         let (store, clock) = store();
         let limiter = Policy::builder("p", algorithm, "10/min").on(&store).expect("it fits");
-        let own = limiter.with_quotas(&Quotas::from(Quota::per_hour(100))).expect("it fits");
+        let own = limiter.with_quotas(Quotas::from(Quota::per_hour(100))).expect("it fits");
         let _ = answer(own.check("k").cost(90));
         limiter
             .replace(Policy::builder("p", algorithm, "20/min").build().expect("it fits"), Inherit::Spent)

@@ -40,8 +40,9 @@ impl JsonShape {
         let only = only.split_ascii_whitespace().map(|mark| mark.split_once('=').unwrap_or((mark, "")));
         let only = only.map(|(path, text)| (paths(path), text.to_owned())).collect();
         let fields = fields.split_ascii_whitespace().map(|field| {
-            let (word, path) =
-                field.split_once('=').ok_or(format!("{field:?} is no field: write client=.req.ip"))?;
+            let (word, path) = field
+                .split_once('=')
+                .ok_or_else(|| format!("{field:?} is no field: write client=.req.ip"))?;
             match Field::named(word)? {
                 Field::Unused => Err(format!("{word:?} is no field: use {WORDS}")),
                 known => Ok((known, paths(path))),

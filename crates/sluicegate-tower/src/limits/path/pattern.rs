@@ -177,7 +177,8 @@ fn glob(text: &str) -> Result<Option<Cow<'_, str>>, String> {
 fn is_of_glob(path: &[u8], glob: &[u8]) -> bool {
     let (mut at, mut place) = (0, 0);
     // The places behind the last star of each kind, and of the path where its text ends.
-    let (mut star, mut stars): (Option<(usize, usize)>, Option<(usize, usize)>) = (None, None);
+    let mut star: Option<(usize, usize)> = None;
+    let mut stars: Option<(usize, usize)> = None;
     loop {
         match glob.get(place) {
             Some(b'*') if glob[place..] == *b"*" => return true,
@@ -204,7 +205,16 @@ fn is_of_glob(path: &[u8], glob: &[u8]) -> bool {
         if let Some((behind, end)) = star.filter(|(_, end)| is_within(*end)) {
             (place, at, star) = (behind, end + 1, Some((behind, end + 1)));
         } else if let Some((behind, end)) = stars.filter(|(_, end)| *end < path.len()) {
-            (place, at, star, stars) = (behind, end + 1, None, Some((behind, end + 1)));
+            // A `*` that has tried the rest of its segment has tried it for all texts of `**` that end in the segment of this one.
+            let slash = path[end..].iter().position(|byte| *byte == b'/');
+            let end = match star {
+                None => end + 1,
+                Some(_) => match slash {
+                    Some(length) => end + length + 1,
+                    None => return false,
+                },
+            };
+            (place, at, star, stars) = (behind, end, None, Some((behind, end)));
         } else {
             return false;
         }
@@ -348,6 +358,43 @@ mod tests {
             &format!("/{}", "a".repeat(8_000)),
             Fold::default()
         ));
+    }
+
+    /// The definition, in exponential time.
+    fn is_of_glob_by_definition(path: &[u8], glob: &[u8]) -> bool {
+        let any =
+            |rest: &[u8], ends: usize| (0..=ends).any(|end| is_of_glob_by_definition(&path[end..], rest));
+        match glob {
+            b"*" => true,
+            [b'*', b'*', rest @ ..] => any(rest, path.len()),
+            [b'*', rest @ ..] => any(rest, path.iter().position(|byte| *byte == b'/').unwrap_or(path.len())),
+            [byte, rest @ ..] => path.first() == Some(byte) && is_of_glob_by_definition(&path[1..], rest),
+            [] => path.is_empty(),
+        }
+    }
+
+    #[test]
+    fn stars_are_tried_as_by_their_definition() {
+        let mut random = 1_u64;
+        let mut draw = |words: &[&str], most: usize| {
+            let mut next = || {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                usize::try_from(random >> 33).expect("it has 31 bits")
+            };
+            let count = next() % most;
+            (0..count).map(|_| words[next() % words.len()]).collect::<String>()
+        };
+        for _ in 0..40_000 {
+            let glob = format!("/{}", draw(&["a", "b", "/", "*", "**"], 9));
+            let path = format!("/{}", draw(&["a", "b", "/"], 11));
+            let expected = is_of_glob_by_definition(path.as_bytes(), glob.as_bytes());
+            assert_eq!(is_of_glob(path.as_bytes(), glob.as_bytes()), expected, "{glob} {path}");
+        }
+        let glob = format!("/**{}b", "a*".repeat(100));
+        assert!(
+            !is_of_glob(format!("/{}", "a".repeat(60_000)).as_bytes(), glob.as_bytes()),
+            "in linear time"
+        );
     }
 
     #[test]

@@ -175,7 +175,7 @@ impl Database {
     }
 
     fn limit(&self) -> Limit {
-        let api = Policy::gcra("api", "2/h").on(&paused_store()).unwrap();
+        let api = Policy::gcra("api", "2/h").on(paused_store()).unwrap();
         let database = self.clone();
         Limit::new(api).key(HeaderKey::new("x-customer").unwrap()).quota_by_cached(
             Duration::from_secs(60),
