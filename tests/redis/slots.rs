@@ -178,6 +178,14 @@ async fn a_slot_without_a_node_leaves_only_its_own_asks_to_the_fallback() {
         assert_eq!(decision.quotas()[1].remaining(), 1_000 - admitted, "as the fallback says: {decision:?}");
     }
     assert_eq!(admitted, 20);
+    // Such requests also settle what the node that answers has not been told yet.
+    for _ in 0..600 {
+        if of_redis.peek(&answers).await.unwrap().remaining() == 0 {
+            break;
+        }
+        assert!(!check_all([address.check(&answers), user.check(&away)]).await.unwrap().is_allowed());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     assert_eq!(of_redis.peek(&answers).await.unwrap().remaining(), 0);
     gone.iter().for_each(|node| node.signal("CONT"));
 }

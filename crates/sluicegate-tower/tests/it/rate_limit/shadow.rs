@@ -273,7 +273,7 @@ async fn what_a_meter_has_charged_a_shadow_comes_back_to_it() {
 async fn a_request_that_a_shadow_would_have_refused_costs_it_nothing_later() {
     let (memory, clock) = store();
     for (name, store) in [("near", (&memory).into()), ("far", around::late(&memory))] {
-        let tried: RateLimiter = Policy::fixed_window(name, "100/min").shadow().on(store).unwrap();
+        let tried: RateLimiter = Policy::token_bucket(name, "100/min").shadow().on(store).unwrap();
         let layer = all_fields(by_header(tried.clone()).cost(10).unwrap()).meter().build().unwrap();
         let service = layer.layer(metered(|meter| async move {
             for _ in 0..4 {

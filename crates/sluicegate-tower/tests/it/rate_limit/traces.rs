@@ -234,6 +234,7 @@ fn a_wait_is_a_span_in_that_of_its_request_and_says_what_has_ended_it() {
             assert_eq!(wait.fields(), "policy=mail wait_ms=1000 ended_by=turn");
 
             let service = limits().build().unwrap().layer(Handler::default());
+            traced(&spans, &service, from("ada")).await;
             let leaves = tokio::spawn(service.clone().oneshot(from("ada")).instrument(span()));
             yield_now().await;
             leaves.abort();
