@@ -67,6 +67,15 @@ async fn one_server_decides_as_memory_does_when_the_clock_is_set_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn one_server_decides_several_asks_about_one_key_as_memory_does() {
+    let suite = suite(&standalone().url(), "joint").await;
+    for seed in seeds(12) {
+        let back = Duration::from_secs(if seed % 2 == 0 { 10 } else { 0 });
+        suite.same_joint_decisions_as_memory(back, seed, 10).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_server_suspends_keys_as_memory_does() {
     let suite = suite(&standalone().url(), "suspensions").await;
     for seed in seeds(20) {

@@ -269,17 +269,17 @@ impl Conformance {
 }
 
 /// A clock that steps back behind the latest time that it has shown, and forth again.
-struct Behind {
+pub(super) struct Behind {
     most: Duration,
     latest: Duration,
 }
 
 impl Behind {
-    fn up_to(most: Duration) -> Self {
+    pub(super) fn up_to(most: Duration) -> Self {
         Self { most, latest: Duration::ZERO }
     }
 
-    fn step(&mut self, random: &mut Random, clock: &ManualClock, trace: &mut String) {
+    pub(super) fn step(&mut self, random: &mut Random, clock: &ManualClock, trace: &mut String) {
         let Self { most, latest } = self;
         if most.is_zero() {
             return;
@@ -366,7 +366,7 @@ pub(super) fn summary(decision: &Decision) -> String {
         // Writing to a string cannot fail.
         let _ = write!(text, "\n  {status:?}");
     }
-    for ask in 0..2 {
+    for ask in 0..4 {
         if let Some(receipt) = decision.receipt(ask) {
             let after_us = receipt.at_us().saturating_sub(decision.at_us());
             let _ = write!(text, "\n  ask {ask} counts after {after_us} us");

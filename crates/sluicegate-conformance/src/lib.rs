@@ -27,6 +27,7 @@
 //! | [`rejected_requests_count`](Conformance::rejected_requests_count) | every store, under policies with this setting |
 //! | [`same_decisions_as_memory`](Conformance::same_decisions_as_memory) | every exact store |
 //! | [`same_decisions_when_the_clock_is_set_back`](Conformance::same_decisions_when_the_clock_is_set_back) | the same, with a clock that steps back: the rule is in `algorithms.md` |
+//! | [`same_joint_decisions_as_memory`](Conformance::same_joint_decisions_as_memory) | the same, for requests with several asks about one key |
 //! | [`same_refunds_as_memory`](Conformance::same_refunds_as_memory), [`same_accounts_as_memory`](Conformance::same_accounts_as_memory) | stores that give back as memory does |
 //! | [`same_leases_as_memory`](Conformance::same_leases_as_memory) | all exact stores that lease |
 //! | [`same_replacements_as_memory`](Conformance::same_replacements_as_memory) | stores with replaceable policies |
@@ -37,6 +38,7 @@
 //! Each policy of the suite has a name of its own, and a store may be used for several checks.
 
 mod against_memory;
+mod joint;
 mod leases;
 mod looks;
 mod random;

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use sluicegate_core::algorithm::{Drain, Rule};
-use sluicegate_core::clock::{Clock, ManualClock};
+use sluicegate_core::clock::{Clock, ManualClock, micros};
 use sluicegate_core::limiter::{Check, check_all};
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::store::{DecisionFuture, Mode};
@@ -75,6 +75,11 @@ fn random_quota(random: &mut Random, algorithm: Algorithm) -> Quota {
     quota
 }
 
+fn random_quota_of(random: &mut Random, policy: &Policy) -> Quota {
+    let place = usize::try_from(random.below(policy.quotas().len() as u64)).unwrap_or(0);
+    policy.quotas()[place].quota()
+}
+
 /// The next ask.
 pub(super) struct TraceStep {
     pub(super) key: Key,
@@ -90,10 +95,22 @@ impl TraceStep {
         clock: &ManualClock,
         trace: &mut String,
     ) -> Self {
-        let place = usize::try_from(random.below(policy.quotas().len() as u64)).unwrap_or(0);
-        let quota = policy.quotas()[place].quota();
-        let capacity = policy.quotas().iter().map(|quota| quota.rule().capacity()).min().unwrap_or(1);
-        let period_us = u64::try_from(quota.period().as_micros()).unwrap_or(u64::MAX);
+        let quota = Self::move_clock(random, policy, clock, trace);
+        let step = Self::drawn(random, policy, quota);
+        // Writing to a string cannot fail.
+        let _ = write!(trace, ": {step}");
+        step
+    }
+
+    /// Moves the clock, mostly by the times of one of the quotas, which it returns.
+    pub(super) fn move_clock(
+        random: &mut Random,
+        policy: &Policy,
+        clock: &ManualClock,
+        trace: &mut String,
+    ) -> Quota {
+        let quota = random_quota_of(random, policy);
+        let period_us = micros(quota.period());
         let now_us = clock.now_us();
         let moved_us = match random.below(8) {
             0..=2 => now_us,
@@ -104,6 +121,13 @@ impl TraceStep {
             _ => now_us - random.below(500_000.min(period_us)),
         };
         clock.set(Duration::from_micros(moved_us));
+        // Writing to a string cannot fail.
+        let _ = write!(trace, "\n  {:+} us", i128::from(moved_us) - i128::from(now_us));
+        quota
+    }
+
+    fn drawn(random: &mut Random, policy: &Policy, quota: Quota) -> Self {
+        let capacity = policy.quotas().iter().map(|quota| quota.rule().capacity()).min().unwrap_or(1);
         let cost = match random.below(14) {
             0 | 1 => random.below(capacity) + 1,
             2 | 3 => capacity,
@@ -111,15 +135,20 @@ impl TraceStep {
             6 => 0,
             _ => 1,
         };
-        let step = Self {
+        Self {
             key: Key::from(random.below(2)),
             cost,
-            longest: Duration::from_micros(random.below(period_us.saturating_mul(2))),
+            longest: Duration::from_micros(random.below(micros(quota.period()).saturating_mul(2))),
             kind: random.below(12),
-        };
-        // Writing to a string cannot fail.
-        let _ = write!(trace, "\n  {:+} us: {step}", i128::from(moved_us) - i128::from(now_us));
-        step
+        }
+    }
+
+    /// An ask of a request with several, a few of them with a cost that no quota has room for.
+    pub(super) fn of_joint(random: &mut Random, policy: &Policy) -> Self {
+        let quota = random_quota_of(random, policy);
+        let step = Self::drawn(random, policy, quota);
+        let cost = if random.below(24) == 0 { u32::MAX.into() } else { step.cost };
+        Self { cost, ..step }
     }
 
     /// The step for receipts: the memory store counts outstanding turns across all keys, and a reset does not clear them.
@@ -144,6 +173,16 @@ impl TraceStep {
             0 => check.mode(Mode::Peek),
             4 | 5 => check.reserve(self.longest),
             6 => check.up_to(cost),
+            _ => check,
+        }
+    }
+
+    /// The step as one ask of several.
+    pub(super) fn check_of<'a>(&'a self, limiter: &'a RateLimiter) -> Check<'a, &'a Key> {
+        let check = self.check(limiter, self.cost);
+        match self.kind {
+            1 => check.mode(Mode::Refund),
+            2 => check.mode(Mode::Charge),
             _ => check,
         }
     }

@@ -35,13 +35,12 @@ impl PolicyBuckets {
         handovers.iter().rev().for_each(|handover| handover.carry_out(&mut places, now_us));
         count_reports(&mut cells, &places, now_us);
         begin_all(&cells, &mut places, now_us);
-        grant(&mut cells, &mut places, now_us);
-        let mut judged = judge_each(&cells, &mut places, now_us);
+        let mut judged = judge_each(&mut cells, &mut places, now_us);
         let turns = turns(&cells, &judged, now_us);
         let departs_us = turns.iter().copied().max().unwrap_or(now_us);
         let granted = judged.iter().all(Judged::passed);
         if !granted {
-            count_rejected(&cells, &mut places, &mut judged, now_us);
+            count_rejected(asks, &mut cells, &mut places, &mut judged, now_us);
         }
         let waits = departs_us > now_us;
         let leases = cells.iter().any(|cell| cell.ask.mode() == Mode::Lease);
@@ -162,29 +161,6 @@ fn lock_all<'a>(cells: &mut [BucketCell<'a>], handovers: &mut [Handover<'a>]) ->
     few(spots.iter().map(|((_, index), home)| home.lock(*index)))
 }
 
-/// Resolves each ask that is [cut](Mode::is_cut) to an ask for the units that all quotas of its policy have left after the spends
-/// before it.
-fn grant(cells: &mut [BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64) {
-    for index in 0..cells.len() {
-        let BucketCell { ask, at, .. } = cells[index];
-        if !ask.mode().is_cut() {
-            continue;
-        }
-        let own = |cell: &&BucketCell<'_>| cell.at.0 == at.0;
-        let left = cells.iter().filter(own).map(|cell| {
-            let before =
-                cells[..index].iter().filter(|twin| twin.is_twin_of(cell) && twin.ask.mode().spends());
-            let spent = before.fold(0_u64, |sum, twin| sum.saturating_add(twin.ask.cost()));
-            places[cell.place].balance(cell, now_us).remaining.saturating_sub(spent)
-        });
-        let remaining = left.min().unwrap_or(0);
-        cells
-            .iter_mut()
-            .filter(|cell| cell.at.0 == at.0)
-            .for_each(|cell| cell.ask = cell.ask.granted(remaining));
-    }
-}
-
 /// Leases the units that all other asks have left, one ask after the other: each gets the fewest units left in any quota of its policy.
 fn lease(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64, effects: &mut [Effect]) {
     for asked in cells.chunk_by(|one, other| one.at.0 == other.at.0) {
@@ -200,12 +176,20 @@ fn lease(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64, eff
 }
 
 /// Spends refused costs under the policies that count them, and judges the refused asks again, because their waits have changed.
-fn count_rejected(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, judged: &mut [Judged], now_us: u64) {
+fn count_rejected<'a>(
+    asks: &[Ask<'a>],
+    cells: &mut [BucketCell<'a>],
+    places: &mut LockedSets<'_>,
+    judged: &mut [Judged],
+    now_us: u64,
+) {
     let mut counted = cells.iter().filter(|cell| counts_rejected(&cell.ask)).peekable();
     if counted.peek().is_none() {
         return;
     }
     counted.for_each(|cell| places[cell.place].count_rejected(cell, now_us));
+    // The same request asks again, and is cut to the units left by then.
+    cells.iter_mut().for_each(|cell| cell.ask = asks[usize::from(cell.at.0)].of_quota(cell.at.1));
     for (judged, again) in judged.iter_mut().zip(judge_each(cells, places, now_us)) {
         if !judged.passed() && !again.passed() {
             *judged = again;
@@ -213,47 +197,78 @@ fn count_rejected(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, judged:
     }
 }
 
-/// The moment of each ask's turn, when the last of its quotas lets it go: the cost counts from then on.
-fn turns(cells: &[BucketCell<'_>], judged: &[Judged], now_us: u64) -> SmallVec<[u64; 4]> {
-    let mut turns: SmallVec<[u64; 4]> = SmallVec::new();
-    for (cell, judged) in cells.iter().zip(judged) {
-        let departs_us = if cell.ask.mode().spends() { judged.departs_us().max(now_us) } else { now_us };
-        match turns.get_mut(usize::from(cell.at.0)) {
-            Some(turn_us) => *turn_us = departs_us.max(*turn_us),
-            None => turns.push(departs_us),
-        }
-    }
-    turns
+/// The moment of each ask's turn.
+fn turns(cells: &[BucketCell<'_>], mut judged: &[Judged], now_us: u64) -> SmallVec<[u64; 4]> {
+    let asks = cells.chunk_by(|one, other| one.at.0 == other.at.0);
+    few(asks.map(|asked| {
+        let (own, rest) = judged.split_at(asked.len());
+        judged = rest;
+        turn_us(asked[0].ask.mode(), own, now_us)
+    }))
 }
 
-/// Judges each ask as if the asks before it had been carried out.
+/// The moment of an ask's turn, when the last of its quotas lets it go: the cost counts from then on.
+fn turn_us(mode: Mode, judged: &[Judged], now_us: u64) -> u64 {
+    let departs_us = judged.iter().filter(|_| mode.spends()).map(Judged::departs_us);
+    departs_us.max().unwrap_or(now_us).max(now_us)
+}
+
+/// Judges each ask as if the asks before it had been carried out, also those that are refused: the whole request passes after the longest
+/// of the waits. An ask that is [cut](Mode::is_cut) gets the units that all quotas of its policy have left.
 ///
-/// Spends of one bucket need no trial: the second is judged by the sum of both. Only if reports
-/// are among them is each carried out in turn, and all of them undone at the end.
-fn judge_each(cells: &[BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64) -> SmallVec<[Judged; 4]> {
-    let mut undo: SmallVec<[(&BucketCell<'_>, Copied, State); 1]> = SmallVec::new();
-    let judged = cells.iter().enumerate().map(|(index, cell)| {
-        let twins = |of: &'_ [BucketCell<'_>], is: fn(Mode) -> bool| {
-            let found = of.iter().filter(|twin| twin.is_twin_of(cell) && is(twin.ask.mode()));
-            found.fold(None, |sum: Option<u64>, twin| Some(sum.unwrap_or(0).saturating_add(twin.ask.cost())))
+/// Spends of one bucket need no trial: the second is judged by the sum of both. Only if reports are among them is each that passes carried
+/// out in turn, and all of them undone at the end.
+fn judge_each(
+    cells: &mut [BucketCell<'_>],
+    places: &mut LockedSets<'_>,
+    now_us: u64,
+) -> SmallVec<[Judged; 4]> {
+    let is_about_same =
+        |one: &BucketCell<'_>, other: &BucketCell<'_>| one.at.0 != other.at.0 && one.is_twin_of(other);
+    let reports = cells.iter().filter(|cell| !cell.ask.mode().asks());
+    let reports: BucketCells<'_> =
+        few(reports.filter(|cell| cells.iter().any(|other| is_about_same(cell, other))).copied());
+    let mut judged: SmallVec<[Judged; 4]> = SmallVec::new();
+    // The spends that have not been carried out.
+    let mut ahead = BucketCells::new();
+    let mut undo: SmallVec<[(BucketCell<'_>, Copied, State); 1]> = SmallVec::new();
+    for asked in cells.chunk_by_mut(|one, other| one.at.0 == other.at.0) {
+        let mode = asked[0].ask.mode();
+        let ahead_of = |cell: &BucketCell<'_>| {
+            let twins = ahead.iter().filter(|twin| twin.is_twin_of(cell));
+            twins.fold(0_u64, |sum, twin| sum.saturating_add(twin.ask.cost()))
         };
-        let (place, mode) = (&mut places[cell.place], cell.ask.mode());
-        // Spends of one bucket are one spend of all their units. Asks with reports among them have to be tried out.
-        let is_tried = cells.len() > 1 && twins(cells, |mode| !mode.asks()).is_some();
-        let ahead = if is_tried || !mode.asks() { None } else { twins(&cells[..index], Mode::spends) };
-        let cost = cell.ask.cost().saturating_add(ahead.unwrap_or(0));
-        let mut judged = Judged::new(&cell.by.rule, mode, place.slot(cell, now_us, cost), now_us);
-        if mode == Mode::Return && !place.can_return(cell, now_us) {
-            judged = Judged::refused_until(now_us);
+        if mode.is_cut() {
+            let left = asked.iter().map(|cell| {
+                places[cell.place].balance(cell, now_us).remaining.saturating_sub(ahead_of(cell))
+            });
+            let left = left.min().unwrap_or(0);
+            asked.iter_mut().for_each(|cell| cell.ask = cell.ask.granted(left));
         }
-        if is_tried && judged.passed() && twins(&cells[index + 1..], |_| true).is_some() {
-            let floor = cell.bucket.floors.of(cell.hash, now_us);
-            undo.push((cell, place.copy(cell.hash, now_us), floor));
-            place.change(cell, now_us, if mode.spends() { judged.departs_us().max(now_us) } else { now_us });
+        let first = judged.len();
+        for cell in &*asked {
+            let place = &mut places[cell.place];
+            let cost = cell.ask.cost().saturating_add(if mode.asks() { ahead_of(cell) } else { 0 });
+            judged.push(match mode {
+                Mode::Return if !place.can_return(cell, now_us) => Judged::refused_until(now_us),
+                _ => Judged::new(&cell.by.rule, mode, place.slot(cell, now_us, cost), now_us),
+            });
         }
-        judged
-    });
-    let judged = few(judged);
+        let is_tried = reports.iter().any(|report| asked.iter().any(|cell| cell.is_twin_of(report)));
+        if is_tried && judged[first..].iter().all(Judged::passed) {
+            let turn_us = turn_us(mode, &judged[first..], now_us);
+            for cell in &*asked {
+                let floor = cell.bucket.floors.of(cell.hash, now_us);
+                undo.push((*cell, places[cell.place].copy(cell.hash, now_us), floor));
+                places[cell.place].change(cell, now_us, turn_us);
+            }
+            if mode == Mode::Reset {
+                ahead.retain(|spend| !asked.iter().any(|cell| cell.is_twin_of(spend)));
+            }
+        } else if mode.spends() {
+            ahead.extend_from_slice(asked);
+        }
+    }
     for (cell, copied, floor) in undo.into_iter().rev() {
         places[cell.place].restore(cell.hash, &copied, now_us);
         cell.bucket.floors.set(cell.hash, floor, now_us);

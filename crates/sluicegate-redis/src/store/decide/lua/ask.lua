@@ -83,22 +83,23 @@ local function can_return(ask, quota, index)
   return without(quota, spent_of(ask, quota, index)) ~= nil
 end
 
--- The units that earlier spends of the call take from a quota of the ask's bucket.
+-- The units that earlier spends of the request take from a quota of the ask's bucket, if they have not been tried out.
 local function spent_ahead(asks, number, index)
   local ask, ahead = asks[number], 0
   for earlier = 1, number - 1 do
     local other = asks[earlier]
-    if other.value == ask.value and other.spends then ahead = ahead + cost_of(other, ask.group, index) end
+    if other.value ~= ask.value then ahead = ahead
+    elseif other.mode == RESET then ahead = 0
+    elseif other.spends and not other.tried then ahead = ahead + cost_of(other, ask.group, index) end
   end
   return ahead
 end
 
 -- Cuts the cost of an ask to the units that all of its quotas have left, but at least one unit.
-local function grant(asks, number, is_tried)
+local function grant(asks, number)
   local ask, left = asks[number], asks[number].most
   for index, quota in ipairs(ask.group) do
-    local ahead = is_tried and 0 or spent_ahead(asks, number, index)
-    left = min(left, remaining(quota.r, quota.s) - ahead)
+    left = min(left, remaining(quota.r, quota.s) - spent_ahead(asks, number, index))
   end
   for index = 1, #ask do ask[index] = min(ask[index], max(left, 1)) end
   ask.most = min(ask.most, max(left, 1))
@@ -106,13 +107,14 @@ end
 
 -- Whether an ask is granted, quota by quota; reports always are. Spends of one bucket are one
 -- spend of all their units.
-local function judge(asks, number, lines, is_tried)
+local function judge(asks, number, lines)
   local ask, granted = asks[number], true
   local marked = marked_units(ask.value)
-  if ask.takes then grant(asks, number, is_tried) end
+  ask.departs = now
+  if ask.takes then grant(asks, number) end
   for index, quota in ipairs(ask.group) do
     local cost = cost_of(ask, ask.group, index)
-    local ahead = (is_tried or ask.mode >= CHARGE) and 0 or spent_ahead(asks, number, index)
+    local ahead = ask.mode >= CHARGE and 0 or spent_ahead(asks, number, index)
     local opens, departs = quota.rule.slot(quota.r, quota.s, now, cost + ahead)
     local turn = opens -- the earliest moment at which the ask would be granted
     if ask.mode == RESERVE then

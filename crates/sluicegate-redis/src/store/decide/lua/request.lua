@@ -75,17 +75,19 @@ local function restore(value, copy)
   end
 end
 
--- Judges each ask as if the asks before it had been carried out.
+-- Judges each ask as if the asks before it had been carried out, also those that are refused: the whole request passes after the
+-- longest of the waits.
 local function judge_all(asks, lines)
   local granted, reports, copies = true, {}, {}
   for _, ask in ipairs(asks) do
     if ask.mode >= CHARGE and ask.mode ~= LEASE then reports[ask.value] = #asks > 1 end
   end
   for number, ask in ipairs(asks) do
-    local passed = judge(asks, number, lines, reports[ask.value])
+    local passed = judge(asks, number, lines)
     granted = granted and passed
     -- Reports beside the spends of a bucket have to be tried out.
-    if passed and reports[ask.value] and ask.mode ~= PEEK and ask.mode ~= LEASE then
+    ask.tried = passed and reports[ask.value] and ask.mode ~= PEEK and ask.mode ~= LEASE
+    if ask.tried then
       copies[ask.value] = copies[ask.value] or copied(ask.value)
       change[ask.mode](ask, ask.departs)
     end
@@ -106,7 +108,8 @@ local function count_refused(asks, lines)
   if not counts then return end
   judge_all(asks, again)
   for index, line in ipairs(lines) do
-    if not line.passed and not again[index].passed then line.turn = again[index].turn end
+    local judged = again[index]
+    if not line.passed and not judged.passed then line.turn, line.never = judged.turn, judged.never end
   end
 end
 
