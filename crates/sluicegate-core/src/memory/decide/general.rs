@@ -223,37 +223,18 @@ fn judge_each(
     places: &mut LockedSets<'_>,
     now_us: u64,
 ) -> SmallVec<[Judged; 4]> {
-    let is_about_same =
-        |one: &BucketCell<'_>, other: &BucketCell<'_>| one.at.0 != other.at.0 && one.is_twin_of(other);
-    let reports = cells.iter().filter(|cell| !cell.ask.mode().asks());
-    let reports: BucketCells<'_> =
-        few(reports.filter(|cell| cells.iter().any(|other| is_about_same(cell, other))).copied());
+    let reports = reports_of_several(cells);
     let mut judged: SmallVec<[Judged; 4]> = SmallVec::new();
-    // The spends that have not been carried out.
-    let mut ahead = BucketCells::new();
+    let mut ahead: SmallVec<[SpendAhead<'_>; 4]> = SmallVec::new();
     let mut undo: SmallVec<[(BucketCell<'_>, Copied, State); 1]> = SmallVec::new();
     for asked in cells.chunk_by_mut(|one, other| one.at.0 == other.at.0) {
         let mode = asked[0].ask.mode();
-        let ahead_of = |cell: &BucketCell<'_>| {
-            let twins = ahead.iter().filter(|twin| twin.is_twin_of(cell));
-            twins.fold(0_u64, |sum, twin| sum.saturating_add(twin.ask.cost()))
-        };
+        let whole_costs: SmallVec<[u64; 4]> = few(asked.iter().map(|cell| cell.ask.cost()));
         if mode.is_cut() {
-            let left = asked.iter().map(|cell| {
-                places[cell.place].balance(cell, now_us).remaining.saturating_sub(ahead_of(cell))
-            });
-            let left = left.min().unwrap_or(0);
-            asked.iter_mut().for_each(|cell| cell.ask = cell.ask.granted(left));
+            cut(asked, places, &ahead, now_us);
         }
         let first = judged.len();
-        for cell in &*asked {
-            let place = &mut places[cell.place];
-            let cost = cell.ask.cost().saturating_add(if mode.asks() { ahead_of(cell) } else { 0 });
-            judged.push(match mode {
-                Mode::Return if !place.can_return(cell, now_us) => Judged::refused_until(now_us),
-                _ => Judged::new(&cell.by.rule, mode, place.slot(cell, now_us, cost), now_us),
-            });
-        }
+        judged.extend(asked.iter().map(|cell| judge_one(cell, places, &ahead, now_us)));
         let is_tried = reports.iter().any(|report| asked.iter().any(|cell| cell.is_twin_of(report)));
         if is_tried && judged[first..].iter().all(Judged::passed) {
             let turn_us = turn_us(mode, &judged[first..], now_us);
@@ -263,10 +244,11 @@ fn judge_each(
                 places[cell.place].change(cell, now_us, turn_us);
             }
             if mode == Mode::Reset {
-                ahead.retain(|spend| !asked.iter().any(|cell| cell.is_twin_of(spend)));
+                ahead.retain(|spend| !asked.iter().any(|cell| cell.is_twin_of(&spend.cell)));
             }
         } else if mode.spends() {
-            ahead.extend_from_slice(asked);
+            let spends = asked.iter().zip(whole_costs);
+            ahead.extend(spends.map(|(cell, whole_cost)| SpendAhead { cell: *cell, whole_cost }));
         }
     }
     for (cell, copied, floor) in undo.into_iter().rev() {
@@ -274,6 +256,55 @@ fn judge_each(
         cell.bucket.floors.set(cell.hash, floor, now_us);
     }
     judged
+}
+
+/// The reports about buckets that other asks are about, too.
+fn reports_of_several<'a>(cells: &[BucketCell<'a>]) -> BucketCells<'a> {
+    let reports = cells.iter().filter(|cell| !cell.ask.mode().asks());
+    let of_several = reports
+        .filter(|cell| cells.iter().any(|other| other.at.0 != cell.at.0 && other.is_twin_of(cell)))
+        .copied();
+    few(of_several)
+}
+
+/// A spend from a bucket that later asks of the request follow, if it has not been tried out.
+struct SpendAhead<'a> {
+    cell: BucketCell<'a>,
+    /// The cost before it was cut: after a wait, it could take as much.
+    whole_cost: u64,
+}
+
+/// The units that the spends before an ask take from its bucket. An ask without a cost passes beside a spend that is cut.
+fn units_ahead(ahead: &[SpendAhead<'_>], cell: &BucketCell<'_>) -> u64 {
+    let twins = ahead.iter().filter(|spend| spend.cell.is_twin_of(cell));
+    let costs = twins.map(|spend| if cell.ask.cost() > 0 { spend.whole_cost } else { spend.cell.ask.cost() });
+    costs.fold(0, u64::saturating_add)
+}
+
+/// Cuts an ask to the units that all of its quotas have left after the spends before it.
+fn cut(asked: &mut [BucketCell<'_>], places: &mut LockedSets<'_>, ahead: &[SpendAhead<'_>], now_us: u64) {
+    let left = asked.iter().map(|cell| {
+        let remaining = places[cell.place].balance(cell, now_us).remaining;
+        remaining.saturating_sub(units_ahead(ahead, cell))
+    });
+    let left = left.min().unwrap_or(0);
+    asked.iter_mut().for_each(|cell| cell.ask = cell.ask.granted(left));
+}
+
+/// Judges one quota of an ask after these spends.
+fn judge_one(
+    cell: &BucketCell<'_>,
+    places: &mut LockedSets<'_>,
+    ahead: &[SpendAhead<'_>],
+    now_us: u64,
+) -> Judged {
+    let (place, mode) = (&mut places[cell.place], cell.ask.mode());
+    if mode == Mode::Return && !place.can_return(cell, now_us) {
+        return Judged::refused_until(now_us);
+    }
+    let ahead = if mode.asks() { units_ahead(ahead, cell) } else { 0 };
+    let slot = place.slot(cell, now_us, cell.ask.cost().saturating_add(ahead));
+    Judged::new(&cell.by.rule, mode, slot, now_us)
 }
 
 type BucketCells<'a> = SmallVec<[BucketCell<'a>; 4]>;

@@ -84,13 +84,17 @@ local function can_return(ask, quota, index)
 end
 
 -- The units that earlier spends of the request take from a quota of the ask's bucket, if they have not been tried out.
+-- After a wait, an ask that is cut could take its whole cost; an ask without a cost passes beside it.
 local function spent_ahead(asks, number, index)
   local ask, ahead = asks[number], 0
+  local is_whole = cost_of(ask, ask.group, index) > 0
   for earlier = 1, number - 1 do
     local other = asks[earlier]
-    if other.value ~= ask.value then ahead = ahead
-    elseif other.mode == RESET then ahead = 0
-    elseif other.spends and not other.tried then ahead = ahead + cost_of(other, ask.group, index) end
+    local is_twin = other.value == ask.value
+    if is_twin and other.mode == RESET then ahead = 0 end
+    if is_twin and other.spends and not other.tried then
+      ahead = ahead + cost_of(is_whole and other.whole or other, ask.group, index)
+    end
   end
   return ahead
 end
@@ -98,6 +102,7 @@ end
 -- Cuts the cost of an ask to the units that all of its quotas have left, but at least one unit.
 local function grant(asks, number)
   local ask, left = asks[number], asks[number].most
+  ask.whole = ask.whole or { most = left, unpack(ask) }
   for index, quota in ipairs(ask.group) do
     left = min(left, remaining(quota.r, quota.s) - spent_ahead(asks, number, index))
   end
