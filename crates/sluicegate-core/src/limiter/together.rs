@@ -46,7 +46,8 @@ pub fn policies<'a>(limiters: impl IntoIterator<Item = &'a RateLimiter>) -> Arc<
 
 /// Decides checks of several limiters together, each with its own key and cost: all spend, or none does.
 ///
-/// The limiters must be on the same store.
+/// The limiters must be on the same store. Checks of one key by one limiter need the sum of their costs. After
+/// [`retry_after`](crate::Decision::retry_after) all of them pass, if nobody else spends.
 ///
 /// ```
 /// use sluicegate_core::limiter::check_all;

@@ -2,12 +2,14 @@
 
 use proptest::prelude::*;
 use sluicegate_core::clock::Clock;
+use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::{Ask, Mode, Store};
 use sluicegate_core::{Algorithm, Key, OnOutage, Outcome, Policy, Quota, RateLimiter};
 use sluicegate_tests::outages::{FAILS, Scene, WORKS, now};
+use sluicegate_tests::random::Random;
 
-use crate::support::{ALL, answer, is_queue, secs, store, us};
+use crate::support::{ALL, answer, is_queue, ms, secs, store, us};
 
 /// All of these quotas, or one where the algorithm has one.
 fn limited(algorithm: Algorithm, store: &sluicegate_core::MemoryStore) -> RateLimiter {
@@ -124,4 +126,32 @@ fn a_store_that_was_asked_keeps_its_fallback_warm_by_what_it_granted() {
     scene.mood(FAILS);
     // Of its 25 it has spent 10 with the last call.
     assert_eq!(now(limiter.check("ada").up_to(60)).granted(), Some(15));
+}
+
+/// Once, an ask for the rest was counted as it was cut, and took more when the wait was over.
+#[test]
+fn a_joint_refusal_passes_as_a_whole_after_its_wait() {
+    let keys = ["ada", "bob"].map(Key::from);
+    for algorithm in ALL {
+        let ((store, clock), mut random) = (store(), Random::new(1));
+        let limiter = limited(algorithm, &store);
+        let mut refused = 0;
+        for _ in 0..500 {
+            clock.advance(ms(random.below(1_500)));
+            let asks: Vec<_> = (0..2 + random.below(3))
+                .map(|_| {
+                    let (check, cost) =
+                        (limiter.check(&keys[usize::from(random.below(2) == 0)]), random.below(4));
+                    if random.below(4) == 0 { check.up_to(cost) } else { check.cost(cost) }
+                })
+                .collect();
+            let decision = answer(check_all(asks.clone()));
+            if decision.outcome() == Outcome::Denied {
+                refused += 1;
+                clock.advance(decision.retry_after().expect("it was refused"));
+                assert!(answer(check_all(asks)).is_allowed(), "{algorithm}: {decision:?}");
+            }
+        }
+        assert!(refused > 20, "{algorithm}: {refused} were refused");
+    }
 }
