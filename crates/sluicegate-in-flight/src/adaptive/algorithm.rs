@@ -34,8 +34,9 @@ pub enum LimitAlgorithm {
     ///   follows the latency of such times, with their mean and their fastest tenth, in about ten seconds.
     /// - With demand the number doubles at once, and again when answers show that latency is fine. Before the first answers it doubles each
     ///   quarter of a second.
-    /// - When both the mean and the fastest tenth are too long, it falls to `limit * 120 % * unloaded / latency + sqrt(limit)`. If latency
-    ///   does not follow the number, the service takes longer than it did: that becomes the unloaded latency, and the number comes back.
+    /// - When both the mean and the fastest tenth are too long, it falls to `limit * 120 % * unloaded / latency + sqrt(limit)`, by three
+    ///   quarters at most at a time. If latency does not follow the number, the service takes longer than it did: that becomes the unloaded
+    ///   latency, and the number comes back.
     /// - Each ten seconds of overload in which requests are refused, three fifths of the number show for a moment whether the unloaded
     ///   latency is shorter.
     /// - It shrinks by a tenth in windows in which more than one answer in twenty [speaks of overload](super::Outcome::Overload), down to a

@@ -31,6 +31,8 @@ pub(super) struct Gradient {
 /// requests are refused anyway, three fifths of the number show the unloaded latency.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
+    /// Whether it is of a higher number.
+    is_higher: bool,
     /// The number and the latency before it.
     before: u64,
     latency: Latency,
@@ -97,20 +99,27 @@ impl Gradient {
         latency: Latency,
         window: &Window,
     ) -> u64 {
-        let is_raised = std::mem::replace(&mut self.last, limit) * 4 < limit * 3;
+        let last = std::mem::replace(&mut self.last, limit);
         if let Some(trial) = self.trial.take() {
             if let Some(number) = self.go_on(trial, limit, latency, window) {
                 return number;
             }
             *fine = limit.min(trial.before);
-        } else if !is_over && self.may_double(limit, *fine, window) {
+        } else if last != limit && self.may_double(limit, *fine, window) {
             return limit;
-        } else if is_over && is_raised {
+        } else if is_over && last * 4 < limit * 3 {
             // Demand has doubled it, which was as good as a trial.
             *fine = limit / 2;
         } else if is_settled(if is_over { self.raised_us } else { self.lowered_us }, window) {
             *if is_over { &mut self.raised_us } else { &mut self.lowered_us } = Some(window.end_us);
-            self.trial = Some(Trial { before: limit, latency, samples: 0, sum_us: 0, low_sum_us: 0 });
+            self.trial = Some(Trial {
+                is_higher: is_over,
+                before: limit,
+                latency,
+                samples: 0,
+                sum_us: 0,
+                low_sum_us: 0,
+            });
             return if is_over { limit * 2 } else { limit * 3 / 5 };
         }
         if self.slower(window) > 110 {
@@ -124,19 +133,19 @@ impl Gradient {
                 fine.saturating_sub(limit) / 1_000 * window.span_us.min(SETTLES_US) / (SETTLES_US / 1_000);
         }
         let whole = if is_over { 50 } else { 250 };
-        towards(limit, target(limit, self.slower(window)), window.samples.min(50), whole)
+        // After a trial this is half of what was fine: from there to a quarter of it, latency shows whether it follows.
+        let target = target(limit, self.slower(window)).max(limit / 4);
+        towards(limit, target, window.samples.min(50), whole)
     }
 
     /// The number from which it has fallen by two fifths, if latency has not followed it: then the service takes longer than it did.
     fn fall(&mut self, limit: u64, latency: Latency) -> Option<u64> {
         let (top, top_latency) = *self.top.get_or_insert((limit, latency));
-        if limit * 5 <= top * 3 {
-            self.top = None;
-            if !responds(percent(limit, top), top_latency, latency) {
-                self.unloaded = Some(latency);
-                return Some(top);
-            }
-        } else if limit > top {
+        if limit * 5 <= top * 3 && !responds(percent(limit, top), top_latency, latency) {
+            (self.unloaded, self.top) = (Some(latency), None);
+            return Some(top);
+        }
+        if limit * 5 <= top * 3 || limit > top {
             self.top = Some((limit, latency));
         }
         None
@@ -154,8 +163,9 @@ impl Gradient {
         let samples = trial.samples.max(1);
         let latency = Latency { low_us: trial.low_sum_us / samples, mean_us: trial.sum_us / samples };
         let unloaded_us = self.unloaded.map_or(0, |unloaded| unloaded.mean_us);
-        if limit > trial.before {
-            if responds(percent(limit, trial.before), trial.latency, latency) {
+        if trial.is_higher {
+            // Bounds may have kept it where it was: then the number has to fall to show whether latency follows it.
+            if limit <= trial.before || responds(percent(limit, trial.before), trial.latency, latency) {
                 self.top = Some((limit, latency));
                 return None;
             }
@@ -164,7 +174,10 @@ impl Gradient {
             self.lowered_us = None;
             self.unloaded = Some(latency);
             return None;
-        } else if latency.mean_us * 10 < unloaded_us * 13 || responds(90, trial.latency, latency) {
+        } else if latency.mean_us * 10 < unloaded_us * 13
+            || responds(90, trial.latency, latency)
+            || limit >= trial.before
+        {
             return Some(trial.before);
         }
         self.unloaded = Some(latency);
@@ -222,13 +235,103 @@ fn towards(value: u64, other: u64, share: u64, whole: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::VecDeque;
+    use std::time::Duration;
 
-    /// A service with this many workers, each busy with a request for this long, and more demand than it can bear.
-    #[derive(Clone, Copy)]
+    use super::*;
+    use crate::adaptive::{Estimate, LimitAlgorithm, LimitBounds, Outcome, Sample};
+
+    /// A service with 40 workers, each busy with a request for 20 ms, and clients who take each place that the number gives.
     struct Service {
-        workers: u64,
+        estimate: Estimate,
         takes_us: u64,
+        /// The requests that clients want to have under way.
+        wanted: u64,
+        now_us: u64,
+        /// The time at which each worker is free.
+        free_us: VecDeque<u64>,
+        /// The beginning and the end of each request under way.
+        requests: VecDeque<(u64, u64)>,
+    }
+
+    impl Service {
+        fn new(first: u64, at_most: u64, wanted: u64) -> Self {
+            let bounds = LimitBounds { first, at_most, ..LimitBounds::default() };
+            Self {
+                estimate: Estimate::new(LimitAlgorithm::Gradient, bounds),
+                takes_us: 20_000,
+                wanted,
+                now_us: 0,
+                free_us: [0; 40].into(),
+                requests: VecDeque::new(),
+            }
+        }
+
+        /// The numbers of the next seconds, one for each answer.
+        fn run(&mut self, seconds: u64) -> Vec<u64> {
+            let until_us = self.now_us + seconds * 1_000_000;
+            let mut limits = Vec::new();
+            while self.now_us < until_us {
+                while self.may_begin() {
+                    let free_us = self.free_us.pop_front().expect("there are workers");
+                    let end_us = free_us.max(self.now_us) + self.takes_us;
+                    self.free_us.push_back(end_us);
+                    self.requests.push_back((self.now_us, end_us));
+                }
+                let in_flight = self.requests.len() as u64;
+                let (begin_us, end_us) = self.requests.pop_front().expect("one may always begin");
+                self.now_us = end_us;
+                let latency = Duration::from_micros(end_us - begin_us);
+                let sample = Sample { latency, in_flight, outcome: Outcome::Good };
+                self.estimate.add(Duration::from_micros(end_us), sample);
+                limits.push(self.estimate.limit());
+            }
+            limits
+        }
+
+        fn may_begin(&mut self) -> bool {
+            let in_flight = self.requests.len() as u64;
+            in_flight < self.wanted
+                && (in_flight < self.estimate.limit()
+                    || self.estimate.demand(Duration::from_micros(self.now_us)))
+        }
+    }
+
+    #[test]
+    fn a_busy_service_has_a_fifth_and_the_headroom_beyond_its_workers_wherever_it_began() {
+        for (first, at_most) in
+            [(1, 1_000), (20, 1_000), (40, 1_000), (200, 1_000), (1_000, 1_000), (100, 100)]
+        {
+            let mut service = Service::new(first, at_most, 2_000);
+            service.run(12);
+            let settled = service.run(20);
+            let near = settled.iter().filter(|limit| (48..=64).contains(*limit)).count();
+            // Three fifths show the unloaded latency for a moment every ten seconds.
+            assert!(near * 10 > settled.len() * 9, "from {first} of {at_most}: {settled:?}");
+        }
+    }
+
+    #[test]
+    fn overload_at_the_largest_number_does_not_teach_its_latency() {
+        let mut service = Service::new(100, 100, 10);
+        service.run(5);
+        service.wanted = 2_000;
+        service.run(1);
+        let limits = service.run(5);
+        assert!(limits.iter().all(|limit| (48..=64).contains(limit)), "{limits:?}");
+    }
+
+    #[test]
+    fn a_service_that_gets_slower_with_the_same_room_keeps_its_number() {
+        for slower in [2, 3, 4] {
+            let mut service = Service::new(52, 1_000, 2_000);
+            service.run(30);
+            service.takes_us *= slower;
+            let answers = service.run(5).len() as u64;
+            assert!(answers * slower > 5 * 2_000 * 17 / 20, "{slower}: {answers} of its answers");
+            let limits = service.run(5);
+            assert!(limits.iter().all(|limit| (48..=64).contains(limit)), "{slower}: {limits:?}");
+        }
     }
 
     #[derive(Default)]
@@ -262,43 +365,6 @@ mod tests {
             self.limit = self.gradient.next(self.limit, &mut self.fine, &window);
             self.limit / ONE
         }
-
-        /// The numbers after this many windows with as many requests as the number allows.
-        fn run(&mut self, service: Service, windows: u32) -> Vec<u64> {
-            let next = |_| {
-                let in_flight = self.limit / ONE;
-                self.window(
-                    service.takes_us * in_flight.max(service.workers) / service.workers,
-                    in_flight,
-                    true,
-                )
-            };
-            (0..windows).map(next).collect()
-        }
-    }
-
-    const SERVICE: Service = Service { workers: 40, takes_us: 20_000 };
-
-    #[test]
-    fn a_busy_service_has_a_fifth_and_the_headroom_beyond_its_workers_wherever_it_began() {
-        for first in [40, 52, 1_000] {
-            let mut limits = Loop::from(first);
-            limits.window(20_000, 30, false);
-            limits.run(SERVICE, 100);
-            let settled = limits.run(SERVICE, 200);
-            let near = settled.iter().filter(|limit| (48..=64).contains(*limit)).count();
-            assert!(near > 190, "from {first}: {settled:?}");
-        }
-    }
-
-    #[test]
-    fn a_service_that_gets_slower_with_the_same_room_keeps_its_number() {
-        let mut limits = Loop::from(52);
-        limits.window(20_000, 30, false);
-        limits.run(SERVICE, 200);
-        let slow = limits.run(Service { takes_us: 80_000, ..SERVICE }, 100);
-        assert!(slow[50..].iter().all(|limit| *limit >= 28), "{slow:?}");
-        assert!((44..=70).contains(&slow[99]), "{slow:?}");
     }
 
     #[test]

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_ends_when_it_is_long_enough_and_has_answers_enough_or_after_a_second() {
+    fn a_window_ends_when_it_is_long_enough_and_has_answers_enough_or_after_a_second_or_three_answers() {
         let mut samples = Samples::new();
         for now_ms in 1_001..1_010 {
             assert!(add(&mut samples, now_ms * 10, 10, Outcome::Good).is_none());
@@ -212,9 +212,12 @@ mod tests {
         let window = add(&mut samples, 10_100, 14, Outcome::Overload).expect("it has ten, in 100 ms");
         assert_eq!((window.samples, window.answers, window.faults, window.in_flight), (9, 10, 1, 2));
         assert!(add(&mut samples, 11_000, 10, Outcome::Good).is_none());
-        let window = add(&mut samples, 11_101, 2_000, Outcome::Error)
-            .expect("a second is over, if not three times 1 s");
+        let window = add(&mut samples, 11_101, 20, Outcome::Error).expect("a second is over");
         assert_eq!((window.samples, window.answers), (2, 2), "an error that took as long as a good answer");
+        assert!(add(&mut samples, 12_601, 1_500, Outcome::Good).is_none(), "it is as long as one answer");
+        assert!(add(&mut samples, 15_600, 1_500, Outcome::Good).is_none());
+        let window = add(&mut samples, 15_601, 1_500, Outcome::Good).expect("it is as long as three");
+        assert_eq!((window.samples, window.span_us), (3, 4_500_000));
     }
 
     #[test]
@@ -231,8 +234,10 @@ mod tests {
     #[test]
     fn a_clock_that_goes_back_closes_no_window_and_breaks_nothing() {
         let mut samples = Samples::new();
-        assert!(add(&mut samples, 5_000, 2_000, Outcome::Good).is_some());
+        assert!(add(&mut samples, 5_000, 200, Outcome::Good).is_none());
         assert!(add(&mut samples, 10, 200, Outcome::Good).is_none());
-        assert!(add(&mut samples, 7_000, 200, Outcome::Good).is_some());
+        let window =
+            add(&mut samples, 5_800, 200, Outcome::Good).expect("a second is over since the first began");
+        assert_eq!((window.span_us, window.answers), (1_000_000, 3));
     }
 }

@@ -198,6 +198,11 @@ fn overloads() -> Vec<Scene> {
             "all work takes twice as long for a time, at a load of 1.5",
             &[busy, at(20, Phase { slower: 2.0, ..busy }), at(40, busy)],
         ),
+        Scene::of(
+            "deploy-busy",
+            "all work takes three times as long for good, at a load of 1.5",
+            &[busy, at(20, Phase { slower: 3.0, ..busy })],
+        ),
         Scene {
             seconds: 80,
             ..Scene::of(
