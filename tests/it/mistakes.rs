@@ -25,7 +25,7 @@ fn each_quota_that_is_none_says_why() {
         ("unlimited", "there is no \"/\" or \"per\" between limit and period"),
         ("/min", "the limit \"\" is not a whole number"),
         ("-5/min", "the limit \"-5\" is not a whole number"),
-        ("5.5/min", "the limit \"5.5\" is not a whole number"),
+        ("5.5/min", "the limit \"5.5\" is not a whole number: write 11/2min"),
         ("100x/min", "the limit \"100x\" is not a whole number"),
         ("1,000/min", "the limit \"1,000\" is not a whole number"),
         ("100 requests per minute", "the limit \"100 requests\" is not a whole number"),

@@ -228,9 +228,10 @@ async fn messages_of_a_websocket_are_answered_until_they_come_too_fast() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_database_pool_has_twenty_queries_at_once_until_more_is_known() {
+async fn a_database_pool_has_forty_queries_at_once_until_more_is_known() {
     let app = cookbook::a_database_pool::router().unwrap();
-    let held = held(&app, (0..20).map(|_| ask(Method::GET, "/orders", &[]))).await;
+    // Twice the first number, as long as no answer speaks of overload.
+    let held = held(&app, (0..40).map(|_| ask(Method::GET, "/orders", &[]))).await;
     assert!(held.iter().all(|response| response.status() == OK));
     let began = tokio::time::Instant::now();
     let shed = app.clone().oneshot(ask(Method::GET, "/orders", &[])).await.unwrap();
@@ -243,7 +244,7 @@ async fn a_database_pool_has_twenty_queries_at_once_until_more_is_known() {
 async fn a_tenant_that_has_all_of_a_language_model_gives_way_to_the_next() {
     let app = cookbook::a_backend_that_serves_a_language_model::router().unwrap();
     let post = |tenant| ask(Method::POST, "/complete", &[("x-tenant", tenant)]);
-    let mut held = held(&app, (0..8).map(|_| post("greedy"))).await;
+    let mut held = held(&app, (0..16).map(|_| post("greedy"))).await;
     let waiting =
         ["greedy", "greedy", "modest"].map(|tenant| tokio::spawn(app.clone().oneshot(post(tenant))));
     tokio::task::yield_now().await;
@@ -256,20 +257,20 @@ async fn a_tenant_that_has_all_of_a_language_model_gives_way_to_the_next() {
 #[tokio::test(start_paused = true)]
 async fn an_export_waits_behind_people_and_has_its_tenth() {
     let app = cookbook::batch_jobs_beside_people::router().unwrap();
-    let mut held = held(&app, (0..20).map(|_| ask(Method::GET, "/checkout", &[]))).await;
-    let waiting = ["/export/1", "/export/2", "/export/3", "/checkout"]
+    let mut held = held(&app, (0..40).map(|_| ask(Method::GET, "/checkout", &[]))).await;
+    let waiting = ["/export/1", "/export/2", "/export/3", "/export/4", "/export/5", "/checkout"]
         .map(|path| tokio::spawn(app.clone().oneshot(ask(Method::GET, path, &[]))));
     tokio::task::yield_now().await;
-    held.truncate(17);
-    let [one, two, three, checkout] = waiting;
-    for served in [one, two, checkout] {
+    held.truncate(35);
+    let [one, two, three, four, five, checkout] = waiting;
+    for served in [one, two, three, four, checkout] {
         assert_eq!(
             served.await.unwrap().unwrap().status(),
             OK,
-            "two of twenty are a tenth, and then people come first"
+            "four of forty are a tenth, and then people come first"
         );
     }
-    assert!(!three.is_finished());
+    assert!(!five.is_finished());
 }
 
 #[tokio::test(start_paused = true)]

@@ -152,7 +152,7 @@ async fn the_fourth_import_waits_for_one_of_three_to_end() {
 #[tokio::test(start_paused = true)]
 async fn a_checkout_goes_before_an_export() {
     let app = waiting::the_service_is_the_limit::router().unwrap();
-    let mut running = held(&app, (0..20).map(|_| ask(Method::GET, "/checkout", &[]))).await;
+    let mut running = held(&app, (0..40).map(|_| ask(Method::GET, "/checkout", &[]))).await;
     let [export, checkout] =
         ["/export", "/checkout"].map(|path| tokio::spawn(app.clone().oneshot(ask(Method::GET, path, &[]))));
     tokio::task::yield_now().await;

@@ -127,6 +127,7 @@ fn log_refusals(store: &Arc<dyn Store>, line: AuditLine<'_>) {
 }
 
 /// A line about suspensions.
+#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "without a log nobody reads it"))]
 enum AuditLine<'a> {
     /// A key is suspended, or released if the time is zero.
     Key { policy: &'a str, key: &'a Key, lasts: Duration, by: &'a str },
