@@ -79,11 +79,11 @@ impl Default for Capabilities<'_> {
 
 impl fmt::Debug for Capabilities<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { always_answers, place, .. } = self;
-        let shown = (&always_answers, &place);
-        f.debug_struct("Capabilities")
-            .field("always_answers", shown.0)
-            .field("place", shown.1)
+        let mut shown = f.debug_struct("Capabilities");
+        shown.field("always_answers", &self.always_answers).field("place", &self.place);
+        shown
+            .field("shared", &self.shared.is_some())
+            .field("parts", &self.parts.is_some())
             .finish_non_exhaustive()
     }
 }
