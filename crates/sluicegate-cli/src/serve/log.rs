@@ -44,13 +44,12 @@ impl LogLines {
         std::thread::Builder::new()
             .name("sluicegate-log".to_owned())
             .spawn(move || write(&written, &lost))?;
-        let others = LevelFilter::from_level(level).min(LevelFilter::ERROR);
         let format = tracing_subscriber::fmt::fmt()
             .with_max_level(level)
             .with_ansi(io::stderr().is_terminal())
             .log_internal_errors(false)
             .with_writer(log.clone());
-        let targets = Targets::new().with_target("sluicegate", level).with_default(others);
+        let targets = Targets::new().with_target("sluicegate", level).with_default(LevelFilter::ERROR);
         // Nothing else in this process has installed a subscriber.
         _ = format.finish().with(targets).try_init();
         Ok(log)

@@ -1,4 +1,4 @@
-//! What the stores around a store have to know of it, and what they tell it: [`Capabilities`] and [`Notice`].
+//! The traits of a store by which the stores around it act ([`Capabilities`]), and the messages that they pass to it ([`Notice`]).
 
 use std::fmt;
 use std::sync::Arc;
@@ -46,12 +46,6 @@ impl<'a> Capabilities<'a> {
         Self { always_answers, ..self }
     }
 
-    /// Sets the [place](Self::place).
-    #[must_use]
-    pub fn place(self, place: Option<Place>) -> Self {
-        Self { place, ..self }
-    }
-
     /// Sets the [clock](Self::clock).
     #[must_use]
     pub fn clock(self, clock: &'a dyn Clock) -> Self {
@@ -96,7 +90,7 @@ pub trait Parts {
     fn parts(&self, asks: &[Ask<'_>]) -> u64;
 }
 
-/// What a store is told beside asks. A wrapper passes it on to its inner store.
+/// A message to a store beside asks. A wrapper passes it on to its inner store.
 #[derive(Clone, Copy)]
 #[non_exhaustive]
 pub enum Notice<'a> {
@@ -113,7 +107,7 @@ pub enum Notice<'a> {
         old: &'a PreparedPolicy,
         /// The policy in force.
         new: &'a PreparedPolicy,
-        /// What becomes of the keys of the old one.
+        /// The rule by which it takes over the keys of the old one.
         inherit: Inherit,
     },
     /// Another store decides while this one has no connection, so that decisions must not wait for the first connection.
@@ -133,7 +127,7 @@ impl fmt::Debug for Notice<'_> {
     }
 }
 
-/// What a store is asked and told most often, in one word each.
+/// Shorthands for the most frequent questions and messages.
 impl dyn Store {
     /// Whether it [always answers](Capabilities::always_answers).
     pub fn always_answers(&self) -> bool {

@@ -144,7 +144,7 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// What the stores around it have to know of it. By default it may fail, is by itself, and shares nothing.
+    /// The traits by which the stores around it act. By default it may fail, is in one part, and shares nothing.
     fn capabilities(&self) -> Capabilities<'_> {
         Capabilities::new()
     }

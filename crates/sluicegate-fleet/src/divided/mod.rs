@@ -154,19 +154,14 @@ impl<D: Divide> Store for Divided<D> {
     }
 
     fn capabilities(&self) -> Capabilities<'_> {
-        let each = || self.divide.stores().iter().map(|store| store.capabilities());
-        let capabilities = Capabilities::new()
-            .always_answers(each().all(|of| of.always_answers))
-            .place(each().filter_map(|of| of.place).max().max(Some(Place::Shard)))
-            .parts(self);
-        let capabilities = match each().next().and_then(|of| of.clock) {
-            Some(clock) => capabilities.clock(clock),
-            None => capabilities,
-        };
-        match self.divide.shared().shared() {
-            Some(_) => capabilities.shared(self),
-            None => capabilities,
-        }
+        let stores = self.divide.stores().iter();
+        let each: SmallVec<[Capabilities<'_>; 4]> = stores.map(|store| store.capabilities()).collect();
+        let mut capabilities =
+            Capabilities::new().always_answers(each.iter().all(|store| store.always_answers)).parts(self);
+        capabilities.place = each.iter().filter_map(|store| store.place).max().max(Some(Place::Shard));
+        capabilities.clock = each[0].clock;
+        capabilities.shared = self.divide.shared().shared().map(|_| self as &dyn Shared);
+        capabilities
     }
 
     fn notify(&self, notice: &Notice<'_>) {
