@@ -9,14 +9,14 @@ use sluicegate_core::ConfigError;
 
 use crate::admission::check;
 use crate::admission::set::{Limits, LimitsSettings};
-use crate::guard::lookup::Waits;
-use crate::guard::queue::Queue;
+use crate::guard::gate::Waits;
+use crate::guard::service::Queue;
 use crate::key::RequestView;
 use crate::limits::IntoGroup;
 use crate::limits::door::FrontDoor;
 use crate::limits::group::{Choose, Group};
 use crate::respond::headers::{HeaderFields, LegacyReset};
-use crate::respond::spread;
+use crate::respond::stop;
 
 /// Collects limits and settings: for [`Limits`], or for a [`RateLimitLayer`](crate::RateLimitLayer), where `R` makes the
 /// responses to refused requests.
@@ -217,7 +217,7 @@ impl<R> LimitsBuilder<R> {
     ///
     /// With nested layers, it applies to refusals of this layer.
     pub fn spread_retry_after(mut self, longest: Duration) -> Self {
-        self.settings.spread = Some(spread::up_to(longest));
+        self.settings.spread = Some(stop::up_to(longest));
         self
     }
 

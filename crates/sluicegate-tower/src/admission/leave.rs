@@ -16,7 +16,7 @@ use crate::respond::headers::lines::policy_line;
 use crate::respond::headers::style::Already;
 use crate::respond::headers::write::write;
 use crate::respond::refusal::is_given_back;
-use crate::settle::tap::{Tap, is_encoded};
+use crate::settle::layer::{Tap, is_encoded};
 
 impl Marked {
     /// The response, with the reader of its body, if `reads_body`.

@@ -8,14 +8,14 @@ use sluicegate_core::RateLimiter;
 
 use crate::admission::set::{Limits, LimitsSettings};
 use crate::guard::Place;
-use crate::guard::lookup::Lookup;
+use crate::guard::gate::Lookup;
 use crate::key::RequestView;
 use crate::respond::decided::{Decided, Shown};
 use crate::respond::headers::style::Already;
 use crate::respond::headers::whole::whole;
 use crate::respond::headers::write::{repeat_wait, write};
 use crate::respond::refusal::{Later, Refusal, Respond};
-use crate::respond::spread;
+use crate::respond::stop;
 use crate::respond::stop::Stop;
 use crate::trace::{RequestTrace, TraceFields};
 
@@ -122,7 +122,7 @@ impl Refused {
 
     /// The seconds that are added to the client's wait.
     fn extra(&self) -> u64 {
-        spread::seconds(self.limits.settings().spread.as_ref())
+        stop::seconds(self.limits.settings().spread.as_ref())
     }
 
     /// The response by this responder, with the fields.

@@ -7,8 +7,7 @@ use crate::admission::check;
 use crate::admission::shadow::{ShadowCount, Shadows};
 use crate::admission::together::PolicyCache;
 use crate::bandwidth::Direction;
-use crate::guard::lookup::Waits;
-use crate::guard::once::Seldom;
+use crate::guard::gate::{Seldom, Waits};
 use crate::key::KeyForm;
 use crate::limits::IntoLimit;
 use crate::limits::door::FrontDoor;
@@ -16,7 +15,7 @@ use crate::limits::group::Group;
 use crate::limits::plan::LimitPlan;
 use crate::respond::headers::HeaderFields;
 use crate::respond::headers::style::Style;
-use crate::respond::spread::Spread;
+use crate::respond::stop::Spread;
 
 /// Limits with their settings: the requests that are exempt, how long a request may wait, and the header
 /// fields of responses. A [`RateLimitLayer`](crate::RateLimitLayer) puts them in front of a service; without one, they

@@ -13,7 +13,7 @@ use sluicegate_core::{Decision, Policy, StoreError};
 use tokio::runtime::Handle;
 
 use crate::admission::trial::Trial;
-use crate::guard::once::Seldom;
+use crate::guard::gate::Seldom;
 
 /// The requests admitted by the enforced limits, counted by the verdict of a shadow policy.
 ///

@@ -25,7 +25,7 @@ use crate::admission::refused::Refused;
 use crate::admission::report::Timed;
 use crate::admission::set::Limits;
 use crate::guard::Place;
-use crate::guard::lookup::Lookup;
+use crate::guard::gate::Lookup;
 use crate::key::RequestView;
 use crate::limits::door::{DoorVerdict, ExemptionFuture};
 use crate::limits::finding::RequestAsk;

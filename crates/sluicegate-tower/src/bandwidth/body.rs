@@ -1,15 +1,24 @@
-//! Bodies that keep to a bandwidth: [`PacedBody`].
+//! Bodies that keep to a bandwidth: [`PacedBody`], and the [`UploadLayer`] that paces the bodies of requests.
 
 use std::pin::Pin;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::{fmt, mem};
 
 use bytes::Bytes;
+use http::Request;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
+use sluicegate_core::ConfigError;
 use smallvec::SmallVec;
+use tower_layer::Layer;
+use tower_service::Service;
 
-use crate::bandwidth::{Pacer, UploadSlot};
+use crate::bandwidth::Pacer;
 use crate::frames::{as_bytes, longer_by};
+use crate::key::text::unreadable;
+use crate::limits::LimitsHandle;
 
 pin_project! {
     /// A body that is limited to a [bandwidth](crate::bandwidth).
@@ -108,5 +117,171 @@ impl Paces {
 impl<B: From<Bytes>> From<Bytes> for PacedBody<B> {
     fn from(bytes: Bytes) -> Self {
         Self::new(bytes.into(), None)
+    }
+}
+
+/// Applies bandwidth limits to the bodies of requests: put it around their layer. The inner service gets bodies of another type,
+/// [`PacedBody`].
+///
+/// Without it, limits with [`Direction::Up`](super::Direction::Up) or `Both` have no effect on requests, and an error in the log says so.
+/// axum routes include it.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use bytes::Bytes;
+/// use http::{Request, Response};
+/// use http_body_util::{BodyExt, Full};
+/// use sluicegate_core::{Key, MemoryStore, Policy};
+/// use sluicegate_tower::bandwidth::{Direction, PacedBody, UploadLayer};
+/// use sluicegate_tower::{Limit, RateLimitLayer};
+/// use tower::{ServiceBuilder, ServiceExt};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let uploads = Policy::gcra("uploads", "1kB/min").on(&MemoryStore::new())?;
+/// let limit = Limit::new(uploads.clone()).key(Key::from("everybody")).bandwidth(Direction::Up);
+/// let layer = RateLimitLayer::new(limit);
+/// let service = ServiceBuilder::new()
+///     .layer(UploadLayer::new(&layer.limits_handle()))
+///     .layer(layer)
+///     .service_fn(|request: Request<PacedBody<Full<Bytes>>>| async {
+///         let body = request.into_body().collect().await?.to_bytes();
+///         Ok::<_, Infallible>(Response::new(Full::new(body)))
+///     });
+///
+/// let response = service.oneshot(Request::new(Full::from("four"))).await?;
+/// assert_eq!(response.into_body().collect().await?.to_bytes(), "four");
+/// assert_eq!(uploads.peek("everybody").await?.remaining(), 996);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct UploadLayer(LimitsHandle);
+
+/// A service behind an [`UploadLayer`].
+#[derive(Clone, Debug)]
+pub struct Uploads<S> {
+    inner: S,
+    layer: UploadLayer,
+}
+
+/// The slot in which layers put the limits of a request's body. Clones are the same slot.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct UploadSlot(Arc<Mutex<Vec<Pacer>>>);
+
+impl UploadLayer {
+    /// Applies these limits to bodies, and other limits behind this layer.
+    ///
+    /// Requests that begin while these limits apply to no bodies pass unchanged.
+    pub fn new(limits: &LimitsHandle) -> Self {
+        Self(limits.clone())
+    }
+}
+
+impl<S> Layer<S> for UploadLayer {
+    type Service = Uploads<S>;
+
+    fn layer(&self, inner: S) -> Uploads<S> {
+        Uploads { inner, layer: self.clone() }
+    }
+}
+
+impl<S, B> Service<Request<B>> for Uploads<S>
+where
+    S: Service<Request<PacedBody<B>>>,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, mut request: Request<B>) -> S::Future {
+        if !self.layer.0.current().made().holds_requests {
+            return self.inner.call(request.map(|body| PacedBody::new(body, None)));
+        }
+        let slot = UploadSlot::default();
+        // A body with a slot of an outer layer passes through this one, too.
+        request.extensions_mut().insert(slot.clone());
+        self.inner.call(request.map(|body| PacedBody::held_by(body, slot)))
+    }
+}
+
+impl UploadSlot {
+    pub(crate) fn put(&self, pace: Pacer) {
+        self.lock().push(pace);
+    }
+
+    pub(super) fn take(&self) -> Vec<Pacer> {
+        mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Pacer>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The bodies whose bytes a [limit of bandwidth](crate::Limit::bandwidth) counts. Written `down`, `up` and `both`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Direction {
+    /// Bodies of responses: downloads.
+    Down,
+    /// Bodies of requests: uploads.
+    Up,
+    /// Both, from one bucket.
+    Both,
+}
+
+impl Direction {
+    /// Whether it includes bodies of responses.
+    pub(crate) fn is_down(self) -> bool {
+        self != Self::Up
+    }
+
+    /// The words for the bodies.
+    pub(crate) fn bodies(self) -> &'static str {
+        match self {
+            Self::Down => "the response's body",
+            Self::Up => "the request's body",
+            Self::Both => "both bodies",
+        }
+    }
+
+    /// Whether it includes bodies of requests.
+    pub(crate) fn is_up(self) -> bool {
+        self != Self::Down
+    }
+}
+
+impl FromStr for Direction {
+    type Err = ConfigError;
+
+    /// Reads `down`, `up` or `both`.
+    ///
+    /// # Errors
+    /// [`Unreadable`](sluicegate_core::error::ConfigErrorKind::Unreadable) for any other text.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        match text {
+            "down" => Ok(Self::Down),
+            "up" => Ok(Self::Up),
+            "both" => Ok(Self::Both),
+            _ => Err(unreadable(
+                text,
+                "does not say which bodies are counted: use \"down\" for those of responses, \"up\" for those of requests, or \"both\"",
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Down => "down",
+            Self::Up => "up",
+            Self::Both => "both",
+        })
     }
 }

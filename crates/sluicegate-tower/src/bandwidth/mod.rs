@@ -53,12 +53,8 @@
 //! - For bytes of connections or packets: only bodies are counted, without heads and without the overhead of TLS and HTTP/2.
 
 mod body;
-mod direction;
 mod pace;
-mod upload;
 
-pub use self::body::PacedBody;
-pub use self::direction::Direction;
+pub(crate) use self::body::UploadSlot;
+pub use self::body::{Direction, PacedBody, UploadLayer, Uploads};
 pub(crate) use self::pace::{Paced, Pacer};
-pub(crate) use self::upload::UploadSlot;
-pub use self::upload::{UploadLayer, Uploads};

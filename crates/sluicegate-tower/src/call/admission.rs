@@ -17,7 +17,7 @@ use sluicegate_core::store::{DecisionFuture, Event, Subject, Undecided};
 use sluicegate_core::{Decision, Key, RateLimiter, StoreError};
 
 use crate::call::CallError;
-use crate::guard::queue::Queue;
+use crate::guard::service::Queue;
 use crate::guard::{Place, Step};
 use crate::trace::WaitSpan;
 

@@ -10,7 +10,7 @@ use tower_layer::Layer;
 use crate::call::admission::{CallAsk, CallWait, QueuedLimiter};
 use crate::call::key::WithCost;
 use crate::call::{CallError, CallKey};
-use crate::guard::queue::Queue;
+use crate::guard::service::Queue;
 use crate::guard::{Gate, Guarded, Next, Place, sealed};
 
 /// Puts a limit in front of any service: jobs, database queries, messages. For HTTP, [`RateLimitLayer`] answers

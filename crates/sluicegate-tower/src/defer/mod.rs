@@ -17,9 +17,9 @@ use http::{Request, Response};
 use sluicegate_core::{Key, RateLimiter};
 use tower_layer::Layer;
 
+use super::guard::service::Queue;
 use crate::RateLimitLayer;
 use crate::guard::Guarded;
-use crate::guard::queue::Queue;
 use crate::key::RequestView;
 use crate::limits::{LimitsHandle, Meeting};
 

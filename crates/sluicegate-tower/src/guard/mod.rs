@@ -42,12 +42,8 @@
 //! Do not use it for layers of your own: [`Gate`] is sealed. It is public only so that services behind a
 //! layer can be named.
 
-mod gate;
-mod held;
-pub(crate) mod lookup;
-pub(crate) mod once;
-pub(crate) mod queue;
-mod service;
+pub(crate) mod gate;
+pub(crate) mod service;
 
 pub use self::gate::Gate;
 pub(crate) use self::gate::sealed;
@@ -56,7 +52,7 @@ pub use self::gate::sealed::Sealed;
 #[doc(hidden)]
 pub use self::gate::{GateAnswer, Next, Step};
 #[doc(hidden)]
-pub use self::lookup::{Lookup, NotFound, Waits};
+pub use self::gate::{Lookup, NotFound, Waits};
 #[doc(hidden)]
-pub use self::queue::Place;
+pub use self::service::Place;
 pub use self::service::{Guarded, ResponseFuture};

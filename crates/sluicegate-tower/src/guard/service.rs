@@ -6,14 +6,15 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::guard::Place;
+use super::gate::GateAnswer;
 use crate::guard::gate::{Gate, Step};
-use crate::guard::held::{AnswerOf, HeldCall};
 
 /// A service behind a layer of this crate, `L`.
 ///
@@ -172,5 +173,138 @@ where
             State::Calling { .. } => "ResponseFuture(calling)",
             State::Refused { .. } => "ResponseFuture(refused)",
         })
+    }
+}
+
+/// The answer of a layer to a request of such a service.
+pub(super) type AnswerOf<S, Req, L> =
+    GateAnswer<L, Req, <S as Service<Req>>::Response, <S as Service<Req>>::Error>;
+
+/// A call that cannot be made yet.
+pub(super) struct HeldCall<S, Req, L, W, P> {
+    layer: L,
+    service: S,
+    request: Req,
+    /// The place of a waiting call, until the call is made. Dropped before the turn, so that the place is free when the turn
+    /// is.
+    place: Place,
+    until: Until<W, P>,
+}
+
+/// The event that the call waits for.
+enum Until<W, P> {
+    Passed(W),
+    /// It may be made, once the service is ready.
+    Ready(P),
+}
+
+impl<S, Req, L> HeldCall<S, Req, L, L::Wait, L::Pass>
+where
+    S: Service<Req> + Clone,
+    L: Gate<Req, S::Response, S::Error>,
+{
+    pub(super) fn new(layer: L, service: S, request: Req, wait: L::Wait, place: Place) -> Self {
+        Self { layer, service, request, place, until: Until::Passed(wait) }
+    }
+
+    /// Waits until the call can be made, or is refused.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AnswerOf<S, Req, L>>> {
+        let Self { layer, service, request, until, place } = self;
+        loop {
+            let next = match until {
+                Until::Passed(wait) => ready!(layer.poll(wait, request, place, cx)),
+                Until::Ready(pass) => {
+                    if let Err(error) = ready!(service.poll_ready(cx)) {
+                        return Poll::Ready(Err(Err(L::failed(error))));
+                    }
+                    match layer.reconsider(pass, place) {
+                        None => return Poll::Ready(Ok(())),
+                        Some(next) => {
+                            // Frees the readiness for other calls.
+                            *service = service.clone();
+                            next
+                        }
+                    }
+                }
+            };
+            // A turn that has come leaves its queue here, whether the service is ready or not.
+            *until = match next {
+                Step::Go(pass) => Until::Ready(pass),
+                Step::Wait(wait) => Until::Passed(wait),
+                Step::Refuse(answer) => return Poll::Ready(Err(answer)),
+            };
+        }
+    }
+
+    /// Makes the call, if it may be.
+    pub(super) fn call(self) -> Option<(S::Future, L::Pass)> {
+        let Self { layer, mut service, mut request, until, place: _ } = self;
+        match until {
+            Until::Ready(mut pass) => {
+                layer.enter(&mut pass, &mut request);
+                Some((service.call(request), pass))
+            }
+            Until::Passed(_) => None,
+        }
+    }
+}
+
+/// The waiting calls of a layer, counted. Clones count together.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    longest: usize,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// The place in the queue of a call that has to wait, if it has one.
+pub type Place = Option<Taken>;
+
+/// A taken place; it is free again when this is dropped.
+#[derive(Debug)]
+#[expect(unnameable_types, reason = "only a queue has one")]
+pub struct Taken(Arc<AtomicUsize>);
+
+impl Default for Queue {
+    fn default() -> Self {
+        Self::up_to(10_000)
+    }
+}
+
+impl Queue {
+    pub(crate) fn up_to(longest: usize) -> Self {
+        Self { longest, waiting: Arc::default() }
+    }
+
+    /// Another queue of the same length.
+    pub(crate) fn another(&self) -> Self {
+        Self::up_to(self.longest)
+    }
+
+    /// A queue of this length that also counts the calls waiting in the other one.
+    pub(crate) fn counted_with(&self, other: &Self) -> Self {
+        Self { longest: self.longest, waiting: Arc::clone(&other.waiting) }
+    }
+
+    /// Takes a place for a call that has none yet. Returns whether the call has a place now.
+    pub(crate) fn enter(&self, place: &mut Place) -> bool {
+        if place.is_none() {
+            let one_more = |waiting| (waiting < self.longest).then_some(waiting + 1);
+            // Relaxed: it is a count and guards nothing else.
+            let entered = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+            *place = entered.ok().map(|_| Taken(Arc::clone(&self.waiting)));
+        }
+        place.is_some()
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        // Relaxed: as above.
+        self.waiting.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // Relaxed: as above.
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -6,6 +6,8 @@
 //! their permits in the same order, so that no two requests wait for each other.
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,21 +15,24 @@ use std::time::Duration;
 use http::{Request, Response, StatusCode};
 use sluicegate_core::Key;
 use sluicegate_in_flight::adaptive::Outcome;
-use sluicegate_in_flight::{InFlight, NoPermit, NoPermitKind, Permit};
+use sluicegate_in_flight::{Acquire, InFlight, NoPermit, NoPermitKind, Permit, PermitRequest};
 use smallvec::SmallVec;
+use tokio::time::Sleep;
 
+use super::limit::LimitPlaces;
 use crate::frames::upgrades;
-use crate::guard::lookup::Lookup;
+use crate::guard::gate::Lookup;
 use crate::guard::{Gate, Next, Place, Step, sealed};
 use crate::in_flight::layer::PermitSettings;
-use crate::in_flight::limits::LimitPlaces;
-use crate::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, InFlightLimits, PermitBody, PermitWait};
+use crate::in_flight::{HeldPermit, InFlightLayer, InFlightLimit, InFlightLimits, PermitBody};
 use crate::key::missing::Keyed;
 use crate::key::{Extraction, MissingKey, RequestView};
 use crate::respond::headers::{expose_all, say_in_flight};
 use crate::respond::refusal::is_refused;
 use crate::respond::stop::Stop;
-use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond, spread};
+use crate::respond::{HeaderFields, Refusal, RefusalReason, Respond, stop};
+use crate::trace;
+use crate::trace::WaitSpan;
 
 /// A request that has to wait, with its progress.
 #[derive(Debug)]
@@ -196,7 +201,7 @@ impl<R> PermitSettings<R> {
         if let RefusalReason::Overloaded(..) = reason {
             // At most as long again, and at least a second or two: so clients that were refused together come back at different times.
             let spread = Duration::from_secs(refusal.retry_after_seconds().unwrap_or(1).max(2));
-            refusal = refusal.later_by(spread::seconds(Some(&spread::up_to(spread))));
+            refusal = refusal.later_by(stop::seconds(Some(&stop::up_to(spread))));
         }
         let refused = refusal.answer(self.respond.respond(&refusal), true);
         let mut response = refused.map(|body| PermitBody::new(body, None));
@@ -317,5 +322,58 @@ impl<B, ResB, E, R: Respond<ResB>> Gate<Request<B>, Response<ResB>, E> for InFli
     fn failed_after(pass: PermitPass, error: E) -> E {
         pass.held.iter().flat_map(HeldPermit::permits).for_each(|permit| permit.answered(Outcome::Error));
         error
+    }
+}
+
+/// A request that waits for a permit.
+#[derive(Debug)]
+#[expect(unnameable_types, reason = "it is a part of a future that has a name")]
+pub struct PermitWait {
+    /// `None` when it has ended.
+    acquire: Option<Acquire>,
+    /// `None` if the wait is for the answer of a store, which bounds its answers itself.
+    sleep: Option<Pin<Box<Sleep>>>,
+    /// Empty if it waits only for the answer of a store.
+    span: WaitSpan,
+}
+
+impl PermitWait {
+    /// Asks for a permit. The request waits up to `longest`, or up to the bound of a limit that adapts, and otherwise not at all.
+    ///
+    /// # Errors
+    /// The wait, if the answer is not known at once.
+    pub(crate) fn begin(
+        asks: PermitRequest,
+        longest: Option<Duration>,
+    ) -> Result<Result<Permit, NoPermit>, Box<Self>> {
+        let waits = longest.is_some() || asks.in_flight().is_adaptive();
+        let traced = (waits && trace::is_on()).then(|| asks.in_flight().clone());
+        let acquire = if waits { asks.acquire() } else { asks.attempt() };
+        acquire.now().map_err(|acquire| {
+            let longest = [longest, acquire.longest()].into_iter().flatten().min();
+            let sleep = longest.map(|longest| Box::pin(tokio::time::sleep(longest)));
+            let span = traced.map_or_else(WaitSpan::default, |of| WaitSpan::for_permit(of.name()));
+            Box::new(Self { acquire: Some(acquire), sleep, span })
+        })
+    }
+
+    /// Waits for the permit.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Permit, NoPermit>> {
+        let Some(acquire) = &mut self.acquire else { return Poll::Pending };
+        // The permit is polled first, so that a permit that comes at the last moment is taken.
+        if let Poll::Ready(result) = Pin::new(acquire).poll(cx) {
+            self.acquire = None;
+            self.span.end(if result.is_ok() { "permit" } else { "refused" });
+            return Poll::Ready(result);
+        }
+        let Some(sleep) = &mut self.sleep else { return Poll::Pending };
+        ready!(sleep.as_mut().poll(cx));
+        match self.acquire.take().and_then(Acquire::give_up) {
+            Some(none) => {
+                self.span.end("refused");
+                Poll::Ready(Err(none))
+            }
+            None => Poll::Pending,
+        }
     }
 }

@@ -9,7 +9,7 @@ use sluicegate_in_flight::InFlight;
 use tower_layer::Layer;
 
 use crate::guard::Guarded;
-use crate::guard::lookup::Waits;
+use crate::guard::gate::Waits;
 use crate::in_flight::{InFlightHandle, InFlightLimit, InFlightLimits};
 use crate::key::KeyExtractor;
 use crate::key::missing::OnMissingKey;

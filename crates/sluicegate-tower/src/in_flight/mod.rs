@@ -41,16 +41,11 @@
 mod body;
 mod explain;
 mod gate;
-mod handle;
 mod layer;
 mod limit;
-mod limits;
-mod wait;
 
 pub use self::body::{HeldPermit, PermitBody};
 pub use self::explain::{InFlightExplained, PermitExplained};
-pub use self::handle::InFlightHandle;
+pub(crate) use self::gate::PermitWait;
 pub use self::layer::InFlightLayer;
-pub use self::limit::InFlightLimit;
-pub use self::limits::InFlightLimits;
-pub(crate) use self::wait::PermitWait;
+pub use self::limit::{InFlightHandle, InFlightLimit, InFlightLimits};

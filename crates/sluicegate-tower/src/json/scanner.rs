@@ -9,9 +9,9 @@ use std::ops::Range;
 use memchr::memchr2;
 use smallvec::SmallVec;
 
+use super::object::Passed;
 use crate::json::FieldPath;
 use crate::json::object::whole_number;
-use crate::json::pass::Passed;
 
 /// The bytes that one byte of a name may take: `\u0061` is `a`.
 const LONGEST_ESCAPE: usize = 6;

@@ -52,7 +52,6 @@ mod header;
 mod ip;
 pub(crate) mod missing;
 mod path;
-mod route;
 #[cfg(feature = "secrets")]
 mod secret;
 pub(crate) mod text;
@@ -70,11 +69,10 @@ pub use self::ip::{
 #[doc(hidden)]
 pub use self::missing::{Keyed, WhenMissing};
 pub use self::missing::{MissingKey, OnMissingKey};
-pub use self::path::RequestPath;
-pub use self::route::RequestMethod;
 #[cfg(feature = "axum")]
 #[cfg_attr(docsrs, doc(cfg(feature = "axum")))]
-pub use self::route::Route;
+pub use self::path::Route;
+pub use self::path::{RequestMethod, RequestPath};
 #[cfg(feature = "secrets")]
 #[cfg_attr(docsrs, doc(cfg(feature = "secrets")))]
 pub use self::secret::{ApiKey, Bearer, Cookie};

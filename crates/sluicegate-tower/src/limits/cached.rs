@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::guard::once::Seldom;
+use crate::guard::gate::Seldom;
 use crate::limits::of_request::PendingValue;
 use crate::limits::quotas::ChosenQuotas;
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use sluicegate_core::Key;
 
 use crate::guard::Place;
-use crate::guard::lookup::{Lookup, Waits};
+use crate::guard::gate::{Lookup, Waits};
 use crate::key::{Extraction, MissingKey, RequestView};
 use crate::limits::finding::{AskTerms, LimitFinding};
 use crate::limits::of_request::PendingValue;

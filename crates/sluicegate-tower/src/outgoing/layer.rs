@@ -13,7 +13,7 @@ use tower_layer::Layer;
 
 use crate::call::{QueuedLimiter, notice};
 use crate::guard::Guarded;
-use crate::guard::queue::Queue;
+use crate::guard::service::Queue;
 use crate::outgoing::advice::asked_wait;
 use crate::outgoing::holds::{HostHolds, after};
 use crate::outgoing::wire::WireFn;

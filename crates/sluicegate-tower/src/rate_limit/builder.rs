@@ -9,11 +9,11 @@ use sluicegate_core::ConfigError;
 
 use crate::limits::{IntoGroup, LimitsBuilder, LimitsHandle};
 use crate::rate_limit::layer::RateLimitLayer;
-use crate::respond::later::RespondLater;
 use crate::respond::problem::ProblemJson;
 #[cfg(doc)]
 use crate::respond::refusal::IntoRefusalResponse;
 use crate::respond::refusal::Refusal;
+use crate::respond::stop::RespondLater;
 
 /// Collects the limits and settings of a [`RateLimitLayer`]: see [`LimitsBuilder`], and
 /// [`respond`](LimitsBuilder::respond).

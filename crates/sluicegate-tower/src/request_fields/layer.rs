@@ -16,11 +16,11 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use crate::frames::upgrades;
-use crate::guard::queue::Queue;
+use crate::guard::service::Queue;
 use crate::guard::{Gate, Guarded, Next, Place, ResponseFuture, Step, sealed};
 use crate::json::FieldPath;
 use crate::request_fields::{OnUnreadable, ReadBody, RequestFields};
-use crate::settle::tap::is_encoded;
+use crate::settle::layer::is_encoded;
 
 /// Reads fields of a request's JSON before the request continues, for limits inside this layer: see
 /// [the module](crate::request_fields). The inner service gets a [`ReadBody`] with the whole body.

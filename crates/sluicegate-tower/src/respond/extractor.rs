@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::request::Parts;
 
-use crate::guard::once::Seldom;
+use crate::guard::gate::Seldom;
 use crate::respond::decided::Decided;
 
 /// The rejection of a handler that takes [`Decided`] when no limit applied to the request: 500. The log says how to mend it.

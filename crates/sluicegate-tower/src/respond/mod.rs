@@ -9,24 +9,21 @@
 //! Fields, body and decision show the same numbers, computed once: waits in whole seconds, rounded
 //! up, and never a `Retry-After` of 0.
 
-pub(crate) mod accept;
 pub(crate) mod decided;
 #[cfg(feature = "axum")]
 pub(crate) mod extractor;
 #[cfg(feature = "grpc")]
 pub(crate) mod grpc;
 pub(crate) mod headers;
-pub(crate) mod later;
 mod open_ai;
 pub(crate) mod problem;
 pub(crate) mod refusal;
-pub(crate) mod spread;
 pub(crate) mod stop;
 
 #[cfg(feature = "grpc")]
 #[cfg_attr(docsrs, doc(cfg(feature = "grpc")))]
 pub use self::grpc::{GrpcOr, GrpcStatus};
 pub use self::headers::{HeaderFields, LegacyReset};
-pub use self::later::RespondLater;
 pub use self::problem::ProblemJson;
 pub use self::refusal::{IntoRefusalResponse, Refusal, RefusalReason, Respond};
+pub use self::stop::RespondLater;

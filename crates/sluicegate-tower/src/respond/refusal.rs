@@ -11,7 +11,7 @@ use sluicegate_core::store::QuotaStatus;
 #[cfg(feature = "in-flight")]
 use sluicegate_in_flight::InFlight;
 
-use crate::guard::lookup::NotFound;
+use crate::guard::gate::NotFound;
 use crate::key::{MissingKey, RequestView};
 use crate::respond::decided::{Decided, MOST, Shown, ceil_seconds};
 use crate::respond::headers::style::{BodyForm, Form};

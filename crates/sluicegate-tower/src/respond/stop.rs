@@ -1,12 +1,18 @@
-//! The reason for a refusal, with the data for its answer: [`Stop`].
+//! The reason for a refusal, with the data for its answer ([`Stop`]), and what delays that answer or the next attempt.
 
 use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-use http::StatusCode;
+use bytes::Bytes;
+use http::{Response, StatusCode};
 use sluicegate_core::store::Undecided;
 use sluicegate_core::{ConfigError, Outcome, StoreError};
 
+use super::decided::ceil_seconds;
+use super::problem::ProblemJson;
+use super::refusal::{IntoRefusalResponse, Later, Refusal, Respond};
 use crate::key::MissingKey;
 use crate::key::text::config_error;
 use crate::respond::decided::Decided;
@@ -102,5 +108,61 @@ impl fmt::Display for Stop {
             Self::Plain(RefusalReason::Blocked(_)) => f.write_str("such requests are denied"),
             Self::Plain(_) => f.write_str("the request is refused"),
         }
+    }
+}
+
+/// Makes asynchronous responses; made by
+/// [`respond_async`](crate::rate_limit::RateLimitLayerBuilder::respond_async). If there is no time to wait, it responds as
+/// [`ProblemJson`].
+#[derive(Clone, Copy, Debug)]
+pub struct RespondLater<F>(pub(crate) F);
+
+// Only `respond_async` makes one, so a message about a missing responder does not have to name it.
+#[diagnostic::do_not_recommend]
+impl<F, A, B> Respond<B> for RespondLater<F>
+where
+    F: Fn(&Refusal<'_>) -> A + Send + Sync + 'static,
+    A: Future<Output: IntoRefusalResponse<B>> + Send + 'static,
+    B: From<Bytes>,
+{
+    fn respond(&self, refusal: &Refusal<'_>) -> Response<B> {
+        ProblemJson::new().respond(refusal)
+    }
+
+    fn respond_later(&self, refusal: &Refusal<'_>) -> Option<Later<B>> {
+        let (response, status) = ((self.0)(refusal), refusal.status());
+        Some(Box::pin(async move { response.await.into_refusal_response(status) }))
+    }
+}
+
+/// Returns the addition to a wait.
+pub(crate) type Spread = Box<dyn Fn() -> Duration + Send + Sync>;
+
+/// A random time from zero to `longest`, in whole seconds.
+pub(crate) fn up_to(longest: Duration) -> Spread {
+    let longest = longest.as_secs();
+    // A client gains nothing by guessing it, and each new state has different keys.
+    Box::new(move || Duration::from_secs(RandomState::new().hash_one(0) % longest.saturating_add(1)))
+}
+
+/// Whole seconds that are added to the wait of one refusal.
+pub(crate) fn seconds(spread: Option<&Spread>) -> u64 {
+    spread.map_or(0, |spread| ceil_seconds(spread()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_second_up_to_the_longest_comes_up_and_none_beyond_it() {
+        let spread = up_to(Duration::from_millis(4_900));
+        let seen: HashSet<u64> = (0..1_000).map(|_| seconds(Some(&spread))).collect();
+        assert_eq!(seen, (0..=4).collect());
+        assert_eq!(seconds(Some(&up_to(Duration::ZERO))), 0);
+        assert_eq!(seconds(None), 0);
+        seconds(Some(&up_to(Duration::MAX)));
     }
 }

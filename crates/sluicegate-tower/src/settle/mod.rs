@@ -44,13 +44,8 @@
 //! The reservation stays spent if the response lacks the number, if the body is compressed (`Content-Encoding`; the log says so once),
 //! and if no response came. If the response ends early, [`OnAbort`] sets the cost.
 
-mod body;
-mod layer;
-mod reserve;
+pub(crate) mod layer;
 mod rule;
-pub(crate) mod tap;
 
-pub use self::body::SettlingBody;
-pub use self::layer::SettlingLayer;
-pub use self::reserve::Reserve;
+pub use self::layer::{Reserve, SettlingBody, SettlingLayer};
 pub use self::rule::{OnAbort, Prices, Settle};

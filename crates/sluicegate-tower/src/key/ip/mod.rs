@@ -3,14 +3,9 @@
 mod address;
 mod client;
 mod elements;
-mod faults;
-mod forwarded;
-mod lists;
 mod networks;
 mod peer;
-mod walk;
 
-pub use self::client::{ClientIp, OnMalformed};
-pub use self::faults::ForwardedFaults;
+pub use self::client::{ClientIp, ForwardedFaults, OnMalformed};
 pub use self::networks::{IntoNetworks, Networks};
 pub use self::peer::{NoPeer, PeerAddr, PeerIp};

@@ -1,18 +1,16 @@
 //! Verified JSON Web Tokens: [`BearerJwt`].
 
-use std::fmt;
-use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::Duration;
+use std::{fmt, panic, thread};
 
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, crypto};
 use serde_json::{Map, Value};
 use sluicegate_core::{ConfigError, Key};
 
-use super::bearer;
-use super::digest::Digest;
-use super::verifier::TokenVerifier;
+use super::opaque;
+use super::verifier::{Digest, TokenVerifier};
 use crate::key::text::{MAX_LENGTH, config_error};
 use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
 
@@ -158,7 +156,7 @@ impl BearerJwt {
     /// # Errors
     /// When there is no token, or it is not valid. Refuse a request with two different tokens with 400.
     pub fn verify<'a>(&self, request: impl Into<RequestView<'a>>) -> Result<Claims, MissingKey> {
-        let token = bearer::token(request.into())?;
+        let token = opaque::token(request.into())?;
         if token.len() > MAX_TOKEN {
             return Err(MissingKey::new("the token is too long"));
         }

@@ -5,17 +5,14 @@
 //! A request with two different values is refused: the application might read the other
 //! one.
 
-mod api_key;
-mod bearer;
 mod cookie;
-mod digest;
 #[cfg(feature = "jwt")]
 mod jwt;
+mod opaque;
 #[cfg(feature = "jwt")]
 mod verifier;
 
-pub use self::api_key::ApiKey;
-pub use self::bearer::Bearer;
 pub use self::cookie::Cookie;
 #[cfg(feature = "jwt")]
 pub use self::jwt::{BearerJwt, Claims};
+pub use self::opaque::{ApiKey, Bearer};

@@ -2,7 +2,7 @@
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::{Policy, RateLimiter};
 
-use crate::guard::lookup::Lookup;
+use crate::guard::gate::Lookup;
 use crate::key::RequestView;
 use crate::limits::finding::{AskTerms, LimitFinding, WhyNot};
 use crate::limits::limit::Limit;
