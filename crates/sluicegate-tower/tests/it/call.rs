@@ -96,18 +96,6 @@ async fn a_policy_that_waits_makes_calls_wait_in_the_order_in_which_they_came() 
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_dropped_wait_gives_its_turn_back() {
-    let waits = Policy::gcra("pages", "1/s").wait_up_to(Duration::from_secs(9));
-    let (service, inner) = printer(limiter(waits));
-    let start = Instant::now();
-    print(&service, job("ada", 1)).await.unwrap();
-    let impatient = tokio::time::timeout(Duration::from_millis(1), print(&service, job("ada", 1))).await;
-    assert!(impatient.is_err());
-    print(&service, job("ada", 1)).await.unwrap();
-    assert_eq!((start.elapsed().as_secs(), inner.calls()), (1, 2));
-}
-
 #[tokio::test]
 async fn while_the_store_cannot_be_reached_the_policy_decides() {
     for at_once in [true, false] {

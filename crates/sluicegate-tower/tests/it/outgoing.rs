@@ -219,17 +219,6 @@ async fn a_turn_that_comes_while_the_server_wants_peace_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_dropped_while_it_waits_is_not_made() {
-    let server = Server::new([(429, vec![("retry-after", "20")])]);
-    let client = OutgoingLayer::new().layer(server.clone());
-    send(&client, "a.example").await.unwrap();
-    let dropped = tokio::time::timeout(Duration::from_secs(19), send(&client, "a.example")).await;
-    assert!(dropped.is_err());
-    tokio::time::advance(Duration::from_secs(60)).await;
-    assert_eq!(server.calls(), [0]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn while_our_store_cannot_be_reached_the_policy_decides() {
     for (action, passes) in [(OnOutage::Allow, true), (OnOutage::Deny, false)] {
         let partner = broken(Policy::gcra("partner", "1/s").on_outage(action), false);

@@ -156,7 +156,7 @@ fn full(_: Request<()>) -> Ready<Result<Response<Body>, Infallible>> {
     ready(Ok(Response::builder().status(429).header("retry-after", "1").body(Body::default()).unwrap()))
 }
 
-fn passed<S, B>(service: S) -> Passed
+pub(crate) fn passed<S, B>(service: S) -> Passed
 where
     S: Service<Request<()>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Display,

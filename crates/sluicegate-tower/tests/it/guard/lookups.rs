@@ -22,7 +22,7 @@ use crate::support::{
 };
 
 /// Asks a directory that never answers.
-struct Never;
+pub(crate) struct Never;
 
 impl KeyExtractor for Never {
     fn extract(&self, _: RequestView<'_>) -> Extraction {

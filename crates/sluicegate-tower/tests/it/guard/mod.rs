@@ -1,9 +1,9 @@
 //! What all layers have in common: readiness, lookups, queues, connections.
 
 pub(crate) mod connections;
-mod gates;
-mod lookups;
+pub(crate) mod gates;
+pub(crate) mod lookups;
 mod pipelining;
 mod queues;
-mod readiness;
+pub(crate) mod readiness;
 mod waits;

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::error::Error;
-use std::future::{Ready, pending, ready};
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -14,18 +14,15 @@ use sluicegate_tests::around;
 use sluicegate_tests::memory::paused_store;
 use sluicegate_tower::call::{CallError, CallLimitLayer};
 use sluicegate_tower::in_flight::InFlightLayer;
-use sluicegate_tower::key::{Extraction, RequestView};
 use sluicegate_tower::outgoing::OutgoingLayer;
-use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
+use sluicegate_tower::{Limit, RateLimitLayer};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::Instant;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
+use crate::guard::gates::to;
+use crate::guard::lookups::Never;
 use crate::support::{Body, limiter, slow};
-
-fn to(host: &str) -> Request<()> {
-    Request::get(format!("https://{host}/")).body(()).unwrap()
-}
 
 fn host(_: &Request<()>) -> &'static str {
     "host"
@@ -146,15 +143,6 @@ async fn those_that_wait_for_a_server_count_and_keep_their_place_for_their_turn(
     assert!(client.clone().oneshot(to("b")).await.is_ok(), "a call that need not wait needs no place");
     assert!(calls.join_all().await.iter().all(Result::is_ok));
     assert_eq!((start.elapsed().as_secs(), layer.waiting()), (11, 0));
-}
-
-/// Asks a directory that never answers.
-struct Never;
-
-impl KeyExtractor for Never {
-    fn extract(&self, _: RequestView<'_>) -> Extraction {
-        Extraction::pending(pending())
-    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,21 +17,21 @@ use crate::support::strict::Strict;
 use crate::support::{Body, limiter, slow};
 
 /// Sends requests one after another, from clones made before and after the poll, and many at once. All must pass.
-async fn passes_in_every_order(mut service: Passed, host: &'static str) {
+pub(crate) async fn passes_in_every_order(mut service: Passed, request: impl Fn() -> Request<()>) {
     for _ in 0..3 {
-        service.ready().await.unwrap().call(to(host)).await.unwrap();
+        service.ready().await.unwrap().call(request()).await.unwrap();
     }
     service.ready().await.unwrap();
     let mut clone = service.clone();
-    let first = service.call(to(host));
+    let first = service.call(request());
     clone.ready().await.unwrap();
     // The response of the first is not asked for until the second has been called.
-    let second = clone.call(to(host));
+    let second = clone.call(request());
     let (first, second) = tokio::join!(first, second);
     first.and(second).unwrap();
     let mut many = JoinSet::new();
     for _ in 0..8 {
-        let one = service.clone().oneshot(to(host));
+        let one = service.clone().oneshot(request());
         many.spawn(async { one.await.is_ok() });
     }
     assert_eq!(many.join_all().await, [true; 8]);
@@ -42,7 +42,8 @@ async fn behind_any_layer_the_service_is_called_only_when_ready() {
     for kind in KINDS {
         for limiter in [limiter, slow] {
             for host in ["a", "b"] {
-                passes_in_every_order(gate(kind, limiter, Strict::default()).await.service, host).await;
+                passes_in_every_order(gate(kind, limiter, Strict::default()).await.service, || to(host))
+                    .await;
             }
         }
     }

@@ -91,20 +91,6 @@ impl Full {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_word_of_a_server_is_waited_for_without_the_client() {
-    let start = Instant::now();
-    let full = Full::default();
-    let client = OutgoingLayer::new().layer(ConcurrencyLimit::new(full.service(start), 2));
-    client.clone().oneshot(to("a")).await.unwrap();
-    let send = |host| tokio::spawn(client.clone().oneshot(to(host)));
-    let calls = [send("a"), send("a"), send("b")];
-    for call in calls {
-        call.await.unwrap().unwrap();
-    }
-    assert_eq!(*full.calls.lock().unwrap(), [0, 2, 5, 5], "the call to b does not wait for those to a");
-}
-
 /// Its turn comes while the client is busy with a call whose answer is to leave the server alone.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_waited_for_the_client_heeds_what_the_server_said_meanwhile() {

@@ -16,6 +16,7 @@ use sluicegate_tower::{Limit, RateLimitLayer};
 use tonic_types::StatusExt;
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
+use super::hello;
 use crate::support::{Body, Paused, broken, limiter};
 
 /// A service that can bear just as many, behind which nobody waits.
@@ -25,10 +26,6 @@ fn fixed(permits: u64) -> AdaptiveBuilder {
 
 fn ask(path: &str) -> Request<()> {
     Request::get(path).body(()).expect("a good request")
-}
-
-async fn hello(_: Request<()>) -> Result<Response<Body>, Infallible> {
-    Ok(Response::new(Body::from("hello")))
 }
 
 #[tokio::test]

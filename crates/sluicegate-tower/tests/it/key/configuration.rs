@@ -56,15 +56,23 @@ fn trusting_everybody_has_to_be_said_by_name() {
 }
 
 #[test]
-fn networks_are_text_or_what_prints_as_such() {
+fn networks_are_text_or_what_prints_as_such_in_a_list_or_alone() {
     let address: std::net::IpAddr = PROXY.parse().unwrap();
     let network: ipnet::IpNet = "10.0.0.0/8".parse().unwrap();
-    for client_ip in
-        [ClientIp::behind([address]), ClientIp::behind([network]), ClientIp::behind(vec![PROXY.to_owned()])]
-    {
-        let parts = from(PROXY, &[("x-forwarded-for", "198.51.100.7")]);
-        assert_eq!(found(&client_ip.unwrap(), &parts), Ok(super::parts::address("198.51.100.7")));
+    let parts = from(PROXY, &[("x-forwarded-for", "198.51.100.7")]);
+    for client_ip in [
+        ClientIp::behind("10.0.0.0/8"),
+        ClientIp::behind(String::from("10.0.0.0/8")),
+        ClientIp::behind(address),
+        ClientIp::behind([network]),
+        ClientIp::behind(vec![address]),
+        ClientIp::behind(&["10.0.0.0/8".to_owned()]),
+        ClientIp::behind([10, 11].map(|part| format!("{part}.0.0.0/8")).iter()),
+    ] {
+        assert_eq!(client_ip.unwrap().address(&parts), Some([198, 51, 100, 7].into()));
     }
+    assert!(Networks::new("192.0.2.0/24").unwrap().contains([192, 0, 2, 9].into()));
+    refused(ClientIp::behind("10.0.0.0/8, 11.0.0.0/8"), &["\"10.0.0.0/8, 11.0.0.0/8\" is not a network"]);
 }
 
 #[test]

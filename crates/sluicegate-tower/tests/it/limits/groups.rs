@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::{Method, Request, StatusCode};
-use proptest::prelude::*;
 use sluicegate_core::{Key, MemoryStore, Policy};
 use sluicegate_tower::Limit;
 use sluicegate_tower::key::{Extraction, extract_fn};
@@ -127,85 +126,5 @@ async fn a_condition_is_asked_once_whatever_other_limits_do() {
             assert_eq!(names.len(), holds.iter().filter(|holds| **holds).count(), "{names:?}");
             assert_eq!(asked.swap(0, Ordering::Relaxed), 2, "{holds:?}");
         }
-    }
-}
-
-/// A tree of limits, by what the model needs to know of them.
-#[derive(Clone, Debug)]
-enum Tree {
-    /// Whether its condition holds.
-    Leaf(bool),
-    Group(Choose, bool, Vec<Self>),
-}
-
-fn tree() -> impl Strategy<Value = Tree> {
-    any::<bool>().prop_map(Tree::Leaf).prop_recursive(4, 40, 4, |inner| {
-        let choose = prop_oneof![Just(Choose::All), Just(Choose::First)];
-        (choose, any::<bool>(), prop::collection::vec(inner, 0..4))
-            .prop_map(|(choose, holds, members)| Tree::Group(choose, holds, members))
-    })
-}
-
-impl Tree {
-    fn is_empty(&self) -> bool {
-        match self {
-            Self::Leaf(_) => false,
-            Self::Group(_, _, members) => members.iter().all(Self::is_empty),
-        }
-    }
-
-    /// The group, whose leaves are limits with numbers as names.
-    fn build(&self, store: &MemoryStore, names: &mut usize) -> Group {
-        match self {
-            Self::Leaf(holds) => {
-                let (name, holds) = (format!("p{names}"), *holds);
-                *names += 1;
-                limit(store, &name).only_if(move |_| holds).into()
-            }
-            Self::Group(choose, holds, members) => {
-                let holds = *holds;
-                let group = Group::new(*choose).only_if(move |_| holds);
-                members.iter().fold(group, |group, member| group.and(member.build(store, names)))
-            }
-        }
-    }
-
-    /// Whether it matches; the leaves that apply go into `asked`.
-    fn walk(&self, names: &mut usize, is_reached: bool, asked: &mut Vec<String>) -> bool {
-        match self {
-            Self::Leaf(holds) => {
-                if is_reached && *holds {
-                    asked.push(format!("p{names}"));
-                }
-                *names += 1;
-                *holds
-            }
-            Self::Group(choose, holds, members) => {
-                let (mut is_over, mut matches) = (false, false);
-                for member in members {
-                    let is_reached = is_reached && *holds && !is_over && !member.is_empty();
-                    let matched = member.walk(names, is_reached, asked) && !member.is_empty();
-                    matches |= matched || *choose == Choose::All;
-                    is_over |= matched && *choose == Choose::First;
-                }
-                *holds && matches
-            }
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-
-    #[test]
-    fn groups_in_groups_choose_as_a_slow_model_does(tree in tree()) {
-        let store = MemoryStore::builder().table_size(10).build().unwrap();
-        let mut expected = Vec::new();
-        tree.walk(&mut 0, true, &mut expected);
-        expected.truncate(17);
-        prop_assume!(expected.len() <= 16);
-        let limits = Limits::builder(tree.build(&store, &mut 0)).build().unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        prop_assert_eq!(runtime.block_on(asked(&limits, &from("ada"))), expected);
     }
 }

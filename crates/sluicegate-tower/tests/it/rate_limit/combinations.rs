@@ -13,9 +13,11 @@ use sluicegate_tower::respond::HeaderFields;
 use sluicegate_tower::{Limit, Meter, RateLimitLayer};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::rate_limit::readiness::{Slow, passes_in_every_order};
+use crate::guard::gates::passed;
+use crate::guard::readiness::passes_in_every_order;
+use crate::rate_limit::readiness::Slow;
 use crate::support::strict::Strict;
-use crate::support::{Body, by_header, paused_store};
+use crate::support::{Body, by_header, from, paused_store};
 
 /// What a layer may have besides one limit; a bit each.
 const FEATURES: u32 = 9;
@@ -75,7 +77,8 @@ async fn in_no_combination_is_a_service_called_that_is_not_ready() {
     let far = around::late(&paused_store());
     for features in 0..1_u32 << FEATURES {
         let store = if features.count_ones() % 2 == 0 { &near } else { &far };
-        passes_in_every_order(layer(store, "one", features).layer(Strict::default())).await;
+        let service = layer(store, "one", features).layer(Strict::default());
+        passes_in_every_order(passed(service), || from("ada")).await;
     }
 }
 
@@ -86,7 +89,8 @@ async fn in_no_combination_of_two_layers_is_a_service_called_that_is_not_ready()
         for inner in (0..FEATURES).map(|bit| 1 << bit) {
             let around = layer(&store, &format!("around-{inner}"), outer);
             let behind = layer(&store, &format!("behind-{outer}"), inner);
-            passes_in_every_order(around.layer(behind.layer(Strict::default()))).await;
+            let service = around.layer(behind.layer(Strict::default()));
+            passes_in_every_order(passed(service), || from("ada")).await;
         }
     }
 }

@@ -3,43 +3,14 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::{Ready, ready};
-use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
 use sluicegate_core::{Key, Policy};
 use sluicegate_tower::key::{Extraction, PeerAddr, RequestView, key_fn};
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
-use tokio::task::JoinSet;
-use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{Layer, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::strict::Strict;
-use crate::support::{Body, Handler, by_header, from, on, paused_store, send, store};
-
-/// Sends requests one after another, from clones made before and after the poll, and many at once. All must pass.
-pub(crate) async fn passes_in_every_order<S>(mut service: S)
-where
-    S: Service<Request<()>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
-    S::Future: Send,
-{
-    for _ in 0..3 {
-        assert_eq!(service.ready().await.unwrap().call(from("ada")).await.unwrap().status(), StatusCode::OK);
-    }
-    service.ready().await.unwrap();
-    let mut clone = service.clone();
-    let first = service.call(from("ada"));
-    clone.ready().await.unwrap();
-    // The response of the first is not asked for until the second has been called.
-    let second = clone.call(from("bob"));
-    assert_eq!(second.await.unwrap().status(), StatusCode::OK);
-    assert_eq!(first.await.unwrap().status(), StatusCode::OK);
-    let mut many = JoinSet::new();
-    for _ in 0..8 {
-        many.spawn(service.clone().oneshot(from("ada")));
-    }
-    for response in many.join_all().await {
-        assert_eq!(response.unwrap().status(), StatusCode::OK);
-    }
-}
+use crate::support::{Body, Handler, by_header, from, on, send, store};
 
 /// The key of the request, once the task has been polled again.
 pub(crate) struct Slow;
@@ -52,38 +23,6 @@ impl KeyExtractor for Slow {
             Ok(key)
         })
     }
-}
-
-#[tokio::test]
-async fn behind_one_layer_the_inner_service_is_called_only_when_ready() {
-    let (store, _) = store();
-    let layer = RateLimitLayer::new(by_header(on(&store, Policy::gcra("one", "100/s"))));
-    passes_in_every_order(layer.layer(Strict::default())).await;
-}
-
-#[tokio::test]
-async fn behind_two_layers_the_inner_service_is_called_only_when_ready() {
-    let (store, _) = store();
-    let limit = |name| by_header(on(&store, Policy::gcra(name, "100/s")));
-    let (outer, inner) = (RateLimitLayer::new(limit("outer")), RateLimitLayer::new(limit("inner")));
-    passes_in_every_order(outer.layer(inner.layer(Strict::default()))).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn behind_a_wait_the_inner_service_is_called_only_when_ready() {
-    let waits = Policy::gcra("waits", "2/s burst 1").wait_up_to(Duration::from_secs(60));
-    let layer = RateLimitLayer::new(by_header(on(&paused_store(), waits)));
-    passes_in_every_order(layer.layer(Strict::default())).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn behind_a_key_that_takes_time_the_inner_service_is_called_only_when_ready() {
-    let store = paused_store();
-    let direct = Limit::new(on(&store, Policy::gcra("direct", "100/s"))).key(Slow);
-    let waits = Policy::gcra("waits", "2/s burst 1").wait_up_to(Duration::from_secs(60));
-    let waits = Limit::new(on(&store, waits)).key(Slow);
-    let (outer, inner) = (RateLimitLayer::new(direct), RateLimitLayer::new(waits));
-    passes_in_every_order(outer.layer(inner.layer(Strict::default()))).await;
 }
 
 #[derive(Debug, PartialEq)]
@@ -105,18 +44,6 @@ async fn errors_of_the_inner_service_pass_unchanged_and_stay_spent() {
     let service = RateLimitLayer::new(by_header(limiter.clone())).layer(broken);
     assert_eq!(service.oneshot(from("ada")).await.unwrap_err(), Broken(7));
     assert_eq!(limiter.peek("ada").await.unwrap().remaining(), 4);
-}
-
-#[tokio::test]
-async fn a_refused_request_never_reaches_the_inner_service() {
-    let (store, _) = store();
-    let handler = Handler::default();
-    let layer = RateLimitLayer::new(by_header(on(&store, Policy::gcra("api", "2/s"))));
-    let service = layer.layer(handler.clone());
-    for _ in 0..5 {
-        send(&service, from("ada")).await;
-    }
-    assert_eq!(handler.calls(), 2);
 }
 
 #[tokio::test]

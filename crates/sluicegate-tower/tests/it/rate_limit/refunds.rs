@@ -91,20 +91,6 @@ async fn of_several_limits_each_gives_back_by_its_own_rule() {
 }
 
 #[tokio::test]
-async fn a_layer_that_shows_nothing_gives_back_as_well() {
-    let (store, _) = store();
-    let login = on(&store, Policy::gcra("login", "2/min"));
-    let layer = all_fields(failures(login.clone()))
-        .headers(sluicegate_tower::respond::HeaderFields::None)
-        .without_extensions()
-        .build()
-        .unwrap();
-    let response = send(&layer.layer(echo()), asking_for(200)).await;
-    assert_eq!(fields(&response), [""; 0]);
-    assert_eq!(answer(login.peek("ada")).remaining(), 2);
-}
-
-#[tokio::test]
 async fn a_store_that_answers_late_gives_back_without_making_the_response_wait() {
     let (memory, _) = store();
     let login = Policy::gcra("login", "2/min").on(around::late(&memory)).unwrap();

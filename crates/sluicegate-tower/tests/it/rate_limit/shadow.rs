@@ -1,6 +1,6 @@
 //! Policies that are only tried out: they count and log, and nobody else notices them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Request, StatusCode};
 use sluicegate_core::error::StoreErrorKind;
@@ -10,7 +10,6 @@ use sluicegate_tests::around::{self, Fault};
 use sluicegate_tests::log::Log;
 use sluicegate_tower::key::{HeaderKey, OnMissingKey};
 use sluicegate_tower::limits::{ShadowCount, Tiers};
-use sluicegate_tower::respond::HeaderFields;
 use sluicegate_tower::{Limit, Meter};
 use tower::Layer;
 
@@ -155,7 +154,7 @@ async fn a_shadow_on_a_store_that_answers_late_or_never_delays_nobody() {
 
 #[tokio::test]
 async fn the_log_names_the_policy_once_a_second_and_never_the_key() {
-    let log = Log::of_this_thread();
+    let (log, began) = (Log::of_this_thread(), Instant::now());
     let (store, _) = store();
     let tried = by_header(on(&store, Policy::gcra("stricter", "1/min").shadow()));
     let service = all_fields(tried).build().unwrap().layer(Handler::default());
@@ -163,8 +162,7 @@ async fn the_log_names_the_policy_once_a_second_and_never_the_key() {
         send(&service, from("secret")).await;
     }
     let lines = log.lines();
-    // Twenty requests take less than a second, but may see two of them.
-    assert!((1..=2).contains(&lines.len()), "{lines:?}");
+    assert!((1..=2 + began.elapsed().as_secs()).contains(&(lines.len() as u64)), "{lines:?}");
     assert!(lines[0].contains("sluicegate::shadow") && lines[0].contains("policy=\"stricter\""), "{lines:?}");
     assert!(!lines[0].contains("secret"), "{lines:?}");
 }
@@ -179,14 +177,14 @@ async fn policies_beyond_those_that_are_counted_share_one_line_of_the_log_a_seco
     let limit = Limit::tiered(tiers, |request| request.headers.get("x-key")?.to_str().ok());
     let layer = all_fields(limit.key(Key::from("all"))).build().unwrap();
     let service = layer.layer(Handler::default());
-    let log = Log::of_this_thread();
+    let (log, began) = (Log::of_this_thread(), Instant::now());
     for name in (0..1_500).chain(1_000..1_500) {
         let request = Request::get("/").header("x-key", name).body(()).unwrap();
         assert_eq!(send(&service, request).await.status(), StatusCode::OK);
     }
     let lines = log.lines().into_iter().filter(|line| line.contains("sluicegate::shadow")).count();
-    // The requests take less than a second, but a busy machine may see more of them.
-    assert!((1..=10).contains(&lines), "{lines} lines of 500 policies that would have refused");
+    let seconds = began.elapsed().as_secs();
+    assert!((1..=2 + seconds).contains(&(lines as u64)), "{lines} lines of 500 policies in {seconds} s");
     assert_eq!(layer.shadow_counts().iter().filter(|count| count.passed > 0).count(), 1_000);
 }
 
@@ -292,20 +290,6 @@ async fn a_request_that_a_shadow_would_have_refused_costs_it_nothing_later() {
             "{name}: two have been served, and cost 110"
         );
     }
-}
-
-#[tokio::test]
-async fn a_layer_that_shows_nothing_tries_policies_out_as_well() {
-    let (store, _) = store();
-    let enforced = by_header(on(&store, Policy::gcra("api", "10/min")));
-    let tried = by_header(on(&store, Policy::gcra("tried", "1/min").shadow()));
-    let builder = all_fields(enforced).and(tried).headers(HeaderFields::None).without_extensions();
-    let layer = builder.build().unwrap();
-    let service = layer.layer(Handler::default());
-    for _ in 0..3 {
-        send(&service, from("ada")).await;
-    }
-    assert_eq!(numbers(&layer.shadow_counts()), [("tried", [1, 0, 2, 0])]);
 }
 
 #[tokio::test]

@@ -209,27 +209,6 @@ fn one_policy_twice_in_one_layer_is_refused_when_the_layer_is_made() {
     assert!(error.to_string().contains("\"api\" is there twice"), "{error}");
 }
 
-#[tokio::test]
-async fn layers_that_ask_one_policy_are_logged_once_and_layers_of_two_policies_never() {
-    let log = Log::of_this_thread();
-    let (store, _) = store();
-    let service =
-        layer(&store, "outer", "9/min").layer(layer(&store, "inner", "9/min").layer(Handler::default()));
-    send(&service, from("ada")).await;
-    assert_eq!(log.lines(), [""; 0]);
-
-    let limiter = on(&store, Policy::gcra("api", "9/min"));
-    let limit = || RateLimitLayer::new(by_header(limiter.clone()));
-    let service = limit().layer(limit().layer(Handler::default()));
-    for left in [7, 5] {
-        let response = send(&service, from("ada")).await;
-        assert_eq!(number(&response, "x-ratelimit-remaining"), Some(left), "it has spent twice");
-    }
-    let lines = log.lines();
-    assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(lines[0].contains("policy=\"api\"") && lines[0].contains("ask the same policy"), "{lines:?}");
-}
-
 /// Seen: a layer that leaves nothing in extensions was counted twice in silence.
 #[tokio::test]
 async fn a_layer_without_extensions_that_asks_the_policy_of_one_around_it_is_logged_too() {

@@ -87,8 +87,12 @@ async fn a_client_that_likes_text_better_than_json_gets_a_line_of_it() {
     send(&service, from("ada")).await;
     let accepting =
         |accept: &str| Request::get("/").header("x-key", "ada").header("accept", accept).body(()).unwrap();
-    // The second is a browser's, which was shown JSON.
-    for accept in ["text/html, image/*", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"] {
+    // The first is a browser's, which was shown JSON.
+    for accept in [
+        "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+        "text/html, image/*",
+        "text/html;q=1, */*;q=0",
+    ] {
         let refused = send(&service, accepting(accept)).await;
         assert_eq!(refused.headers()["content-type"], "text/plain; charset=utf-8");
         assert_eq!(fields(&refused).len(), 7, "the fields are those of every refusal");

@@ -159,11 +159,3 @@ async fn a_refusal_without_a_decision_repeats_its_wait_too_and_one_without_a_wai
         (StatusCode::SERVICE_UNAVAILABLE, &"60".parse().unwrap())
     );
 }
-
-#[test]
-fn the_words_for_them_are_read() {
-    for fields in HeaderFields::ALL {
-        assert_eq!(fields.to_string().parse(), Ok(fields));
-    }
-    assert_eq!("draft-7".parse(), Ok(HeaderFields::Draft7));
-}

@@ -132,13 +132,6 @@ async fn layers_that_stack_all_say_what_is_left() {
 }
 
 #[tokio::test]
-async fn what_a_response_gives_back_is_counted_after_what_was_settled() {
-    let limit = by_header(per_minute("tokens")).refund_if(|head| head.status.is_success());
-    let response = served(limit, |meter| async move { drop(meter.settle(400).await.unwrap()) }).await;
-    assert_eq!(remaining(&response), 1_000);
-}
-
-#[tokio::test]
 async fn a_policy_in_shadow_is_in_no_field_whatever_is_charged() {
     let (store, _) = store();
     let tried = by_header(on(&store, Policy::fixed_window("tried", "1000/min").shadow()));

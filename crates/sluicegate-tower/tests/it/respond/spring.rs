@@ -96,6 +96,9 @@ fn the_words_of_the_choice_are_read_and_others_are_told() {
     ] {
         assert_eq!(word.parse(), Ok(fields));
     }
+    for fields in HeaderFields::ALL {
+        assert_eq!(fields.to_string().parse(), Ok(fields));
+    }
     let error = "x-ratelimit".parse::<HeaderFields>().unwrap_err().to_string();
     assert!(
         error.contains("use one of \"all-on-refusal\", \"all\", \"legacy\", \"ietf\", \"draft-6\", \"draft-7\", \"spring\", \"openai\", \"none\""),

@@ -107,9 +107,9 @@ impl<B> Service<Request<B>> for Handler {
 }
 
 /// The response of a fresh clone of the service.
-pub(crate) async fn send<S>(service: &S, request: Request<()>) -> Response<Body>
+pub(crate) async fn send<S, B>(service: &S, request: Request<()>) -> Response<B>
 where
-    S: Service<Request<()>, Response = Response<Body>> + Clone,
+    S: Service<Request<()>, Response = Response<B>> + Clone,
     S::Error: Debug,
 {
     service.clone().oneshot(request).await.expect("a limit is never an error")
