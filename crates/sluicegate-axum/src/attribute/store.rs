@@ -17,9 +17,8 @@ use sluicegate_tower::limits::LimitsBuilder;
 use sluicegate_tower::respond::{IntoRefusalResponse, ProblemJson, Refusal, Respond};
 use tower_layer::Layer;
 
-use super::asked::{Attributed, ask};
-use super::made::{MadeLimits, StoreSettings};
-use super::source::{Attribute, ReadVariable};
+use super::run::{Attributed, ask};
+use super::source::{Attribute, MadeLimits, ReadVariable, StoreSettings};
 
 /// The store on which the `#[rate_limited]` handlers of a router keep their limits: a layer for that router.
 ///

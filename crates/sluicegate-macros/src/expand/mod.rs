@@ -20,22 +20,18 @@
 
 mod handler;
 mod limit;
-mod mistakes;
-mod own;
-mod split;
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{
-    Attribute, Error, GenericParam, Generics, ReturnType, Type, Visibility, WherePredicate, parse_quote,
+    Attribute, Error, GenericParam, Generics, Result, ReturnType, Type, Visibility, WherePredicate,
+    parse_quote,
 };
 
-use self::handler::Handler;
+use self::handler::{Handler, OwnFunction, split};
 use self::limit::AttributeLimits;
-use self::own::OwnFunction;
-use self::split::split;
 
 /// Expands the attribute to items; mistakes become compile errors.
 ///
@@ -185,4 +181,32 @@ fn movable(mut generics: Generics) -> Generics {
         bounds.push(parse_quote!('static));
     }
     generics
+}
+
+/// Mistakes found so far.
+///
+/// They are reported together, so that one run of the compiler shows all
+/// mistakes.
+#[derive(Default)]
+struct Mistakes(Option<Error>);
+
+impl Mistakes {
+    /// The value; a mistake is added to the others.
+    fn note<T>(&mut self, result: Result<T>) -> Option<T> {
+        match result {
+            Ok(value) => Some(value),
+            Err(error) => {
+                match &mut self.0 {
+                    Some(first) => first.combine(error),
+                    none => *none = Some(error),
+                }
+                None
+            }
+        }
+    }
+
+    /// The value, if there was no mistake.
+    fn none_or<T>(self, value: T) -> Result<T> {
+        self.0.map_or(Ok(value), Err)
+    }
 }

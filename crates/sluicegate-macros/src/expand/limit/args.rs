@@ -4,14 +4,18 @@
 //! a repeated word is named. Values keep their spans, so that each later mistake is
 //! underlined at its position.
 
-use proc_macro2::{Ident, Span};
+use std::str::FromStr;
+use std::time::Duration;
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote;
+use sluicegate_core::{ConfigError, OnExceeded};
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::{Error, Expr, Lit, LitStr, Path, Result, Token};
 
 use super::options::{GivenOption, OPTIONS, OptionForm, PolicyOption};
 use super::quota::QuotaSource;
-use super::words::nearest;
 
 /// The parameters beside the [options](OPTIONS) of the policy.
 const PARAMETERS: [&str; 10] = [
@@ -183,5 +187,120 @@ fn unknown(word: &str) -> String {
     match nearest(word, &all) {
         Some(meant) => format!("there is no parameter `{word}`: did you mean `{meant}`? ({known})"),
         None => format!("there is no parameter `{word}`: {known}"),
+    }
+}
+
+/// The word that is nearest to `wrong`, if one is near.
+pub(super) fn nearest<'a>(wrong: &str, words: &[&'a str]) -> Option<&'a str> {
+    let near = |word: &&str| strsim::jaro_winkler(&wrong.to_lowercase().replace('-', "_"), word);
+    let best = words.iter().copied().max_by(|one, other| near(one).total_cmp(&near(other)))?;
+    // Below this, words do not look alike.
+    (near(&best) > 0.75).then_some(best)
+}
+
+/// `"a", "b" or "c"`
+pub(super) fn quoted(words: &[&str]) -> String {
+    let words: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+    match &*words {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        words => words.concat(),
+    }
+}
+
+/// Says how to treat a request without a key.
+#[derive(Clone, Copy)]
+pub(super) enum MissingKeyWord {
+    Share,
+    Skip,
+    Reject(u16),
+}
+
+/// The longest wait: a waiting request holds its connection and its memory, and no client waits for longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(60 * 60);
+
+/// The value that the core reads from this text.
+pub(super) fn read<T: FromStr<Err = ConfigError>>(text: &LitStr) -> Result<T> {
+    text.value().parse().map_err(|error| at(text, &error))
+}
+
+/// The expression that reads this text at run time, as the core reads it now.
+pub(super) fn parsed<T: FromStr<Err = ConfigError>>(text: &LitStr) -> Result<TokenStream> {
+    read::<T>(text)?;
+    let text = text.value();
+    Ok(quote!(#text.parse()?))
+}
+
+/// The core's error about this text.
+pub(super) fn at(text: &LitStr, error: &ConfigError) -> Error {
+    Error::new(text.span(), error.problem())
+}
+
+/// Reads `"deny"`, or the longest wait.
+pub(super) fn on_exceeded(text: &LitStr) -> Result<TokenStream> {
+    match read(text)? {
+        OnExceeded::Wait { longest } if longest > LONGEST_WAIT => Err(Error::new(
+            text.span(),
+            format!(
+                "{:?} keeps a request waiting for more than an hour: use at most \"wait 1h\", or \"deny\"",
+                text.value()
+            ),
+        )),
+        _ => parsed::<OnExceeded>(text),
+    }
+}
+
+/// Reads a word or a status for a request without a key.
+pub(super) fn on_missing_key(value: &Lit) -> Result<MissingKeyWord> {
+    const STATUS: &str = ", or a status from 400 to 599, such as 401";
+    let what = "what happens to a request without a key";
+    let words = ["share", "skip"];
+    match value {
+        Lit::Str(text) => match &*text.value() {
+            "share" => Ok(MissingKeyWord::Share),
+            "skip" => Ok(MissingKeyWord::Skip),
+            other => {
+                let meant = nearest(other, &words).map(|word| format!("did you mean {word:?}? "));
+                let (meant, words) = (meant.unwrap_or_default(), quoted(&words));
+                let problem = format!("{other:?} does not say {what}: {meant}use {words}{STATUS}");
+                Err(Error::new(text.span(), problem))
+            }
+        },
+        Lit::Int(status) => match status.base10_parse() {
+            Ok(code) if (400..600).contains(&code) => Ok(MissingKeyWord::Reject(code)),
+            _ => Err(Error::new(
+                status.span(),
+                format!(
+                    "{status} is not a status to refuse a request with: use 400 to 599, such as 401; \"share\" or \"skip\""
+                ),
+            )),
+        },
+        other => {
+            Err(Error::new(other.span(), format!("this does not say {what}: use {}{STATUS}", quoted(&words))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_finds_its_word_and_nonsense_finds_none() {
+        let words = ["name", "algorithm", "on_exceeded", "on_outage", "on_missing_key"];
+        for (wrong, right) in [
+            ("names", "name"),
+            ("algoritm", "algorithm"),
+            ("on-exceeded", "on_exceeded"),
+            ("onExceeded", "on_exceeded"),
+            ("on_missing", "on_missing_key"),
+        ] {
+            assert_eq!(nearest(wrong, &words), Some(right), "{wrong}");
+        }
+        assert_eq!(nearest("zzz", &words), None);
+    }
+
+    #[test]
+    fn choices_read_as_a_sentence() {
+        assert_eq!(quoted(&["local", "allow", "deny"]), r#""local", "allow" or "deny""#);
     }
 }

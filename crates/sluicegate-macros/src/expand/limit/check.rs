@@ -10,11 +10,10 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::{Algorithm, Policy, Quota};
 use syn::{Error, Expr, Lit, LitStr, Result};
 
-use super::args::Args;
+use super::args::{Args, MissingKeyWord, at, on_missing_key, read};
 use super::quota::QuotaSource;
-use super::values::{MissingKeyWord, at, on_missing_key, read};
+use crate::expand::Mistakes;
 use crate::expand::handler::Handler;
-use crate::expand::mistakes::Mistakes;
 
 /// A limit that passed all checks.
 pub(super) struct CheckedLimit {

@@ -2,19 +2,15 @@
 //!
 //! | file | does |
 //! |---|---|
-//! | `args` | reads the arguments of one attribute |
-//! | `options` | lists the options of policies |
-//! | `quota`, `values`, `words` | parse kinds of arguments: sources of quotas, words, and suggestions for unknown words |
+//! | `args` | reads the arguments of one attribute: words with suggestions for unknown ones, and values by the core's own `FromStr` |
+//! | `options` | lists the options of policies, and generates the code that makes the limit at run time |
+//! | `quota` | parses the sources of quotas |
 //! | `check` | checks a limit by building its policy |
-//! | `draft` | generates the code that makes the limit at run time |
 
 mod args;
 mod check;
-mod draft;
 mod options;
 mod quota;
-mod values;
-mod words;
 
 use proc_macro2::TokenStream;
 use sluicegate_core::policy::MAX_QUOTAS;
@@ -22,8 +18,8 @@ use syn::{Error, Expr, LitStr, Path, Result, parse_quote};
 
 use self::args::Args;
 use self::check::CheckedLimit;
+use super::Mistakes;
 use super::handler::Handler;
-use super::mistakes::Mistakes;
 
 /// All attributes of a handler together.
 pub(super) struct AttributeLimits {
@@ -62,7 +58,7 @@ impl AttributeLimits {
 
     /// The generated code of each limit.
     pub(super) fn drafts(&self, private: &TokenStream) -> impl ExactSizeIterator<Item = TokenStream> {
-        self.limits.iter().map(|limit| draft::draft(limit, private))
+        self.limits.iter().map(|limit| options::draft(limit, private))
     }
 }
 
