@@ -39,6 +39,8 @@ mod builder;
 mod busy;
 mod give;
 mod in_flight;
+#[cfg(feature = "serde")]
+mod json;
 mod line;
 mod permit;
 mod place;

@@ -9,51 +9,84 @@ use crate::adaptive::{LimitAlgorithm, LimitBounds};
 
 /// The state of a limit that adapts; made by [`InFlight::status`](crate::InFlight::status).
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct AdaptiveStatus {
     /// The way in which the number follows the service.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::word"))]
     pub algorithm: LimitAlgorithm,
     /// Whether it is enforced.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::word"))]
     pub mode: PolicyMode,
     /// The bounds within which it adapts.
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub bounds: LimitBounds,
     /// The number of requests that may be under way now.
     pub limit: u64,
     /// The number of requests in progress.
     pub in_flight: u64,
     /// The number of waiting requests, by [class](crate::Class::ALL).
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::by_class"))]
     pub waiting: [usize; 4],
     /// The number of requests that were refused since the limit was built, by [class](crate::Class::ALL): because there was no
     /// room to wait, because they reached their longest wait, or because a more important one took their place.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::by_class"))]
     pub shed: [u64; 4],
     /// The number of requests that would have been refused while the limit was in [`Shadow`](PolicyMode::Shadow), by class.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::by_class"))]
     pub would_shed: [u64; 4],
     /// The median latency of the last window; zero before the first window.
+    #[cfg_attr(feature = "serde", serde(rename = "latency_ms", serialize_with = "crate::json::millis"))]
     pub latency: Duration,
     /// The last hour, the oldest first.
+    #[cfg_attr(feature = "serde", serde(rename = "minutes", serialize_with = "crate::json::minutes"))]
     pub history: Vec<AdaptiveMoment>,
+}
+
+impl AdaptiveStatus {
+    /// The last moment of each of the last 60 minutes, the oldest first; `None` for a minute without one.
+    pub fn minutes(&self) -> Vec<Option<AdaptiveMoment>> {
+        minutes_of(&self.history)
+    }
+}
+
+/// The last moment of each of the last 60 minutes of a history, the oldest first.
+pub(super) fn minutes_of(history: &[AdaptiveMoment]) -> Vec<Option<AdaptiveMoment>> {
+    let mut minutes = vec![None; 60];
+    for moment in history {
+        let minutes_ago = usize::try_from(moment.ago.as_secs() / 60).unwrap_or(usize::MAX);
+        if let Some(minute) = minutes.iter_mut().rev().nth(minutes_ago) {
+            *minute = Some(*moment);
+        }
+    }
+    minutes
 }
 
 /// A moment of the last hour of a limit that adapts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct AdaptiveMoment {
     /// The time that has passed since.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub ago: Duration,
     /// The number of requests that could be under way.
     pub limit: u64,
     /// The median latency.
+    #[cfg_attr(feature = "serde", serde(rename = "latency_ms", serialize_with = "crate::json::millis"))]
     pub latency: Duration,
 }
 
 /// The state of permits that instances share, as known to this instance; made by
 /// [`InFlight::shared_status`](crate::InFlight::shared_status).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct SharedStatus {
     /// The number of permits of each key, for all instances together.
     pub permits: u64,
     /// The time after which the permits of a silent instance are given to others.
+    #[cfg_attr(feature = "serde", serde(rename = "lease_seconds", serialize_with = "crate::json::seconds"))]
     pub lease: Duration,
     /// The number of permits in use on this instance, for all keys.
     pub in_use: u64,
@@ -68,8 +101,13 @@ pub struct SharedStatus {
     pub instances: u64,
     /// The time since the store's last answer; `None` before the first answer. While permits are in use, the store is asked three times in
     /// each lease.
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "answered_seconds", serialize_with = "crate::json::seconds_if_any")
+    )]
     pub answered: Option<Duration>,
     /// Whether the last call to the store had no answer.
+    #[cfg_attr(feature = "serde", serde(rename = "store", serialize_with = "crate::json::ok_or_down"))]
     pub is_down: bool,
     /// The number of permits that this instance has [lost](crate::Permit::is_lost) so far.
     pub lost: u64,

@@ -11,6 +11,7 @@ use super::window::{Sample, Samples, Window};
 
 /// The range in which a limit adapts, and the number that it starts with. Default: 1 to 1,000, starting with 20.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[allow(clippy::exhaustive_structs, reason = "a range and where to begin in it is all of it")]
 pub struct LimitBounds {
     /// The smallest number, at least 1. After trouble, the number also stays above a quarter of what was fine before it.
@@ -18,6 +19,7 @@ pub struct LimitBounds {
     /// The largest number.
     pub at_most: u64,
     /// The number before the first answers.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub first: u64,
 }
 

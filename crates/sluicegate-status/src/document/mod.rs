@@ -23,14 +23,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::Quota;
 use sluicegate_core::limiter::Overrides;
-use sluicegate_in_flight::{AdaptiveStatus, SharedStatus};
 use sluicegate_observed::{Observed, PastEvent, Snapshot};
 use sluicegate_tower::room::{Room, RoomNumbers};
 
 use crate::document::policy::{PolicyView, status};
 use crate::document::shape::{
-    AdaptiveShown, AskerShown, BudgetShown, ByClass, GivenQuotas, GivenShown, Happened, NoticeShown,
-    OffenderShown, OverrideShown, PolicyStatus, RoomShown, SharedShown, StandingShown, Tighter,
+    AskerShown, BudgetShown, GivenQuotas, GivenShown, Happened, NamedLimit, NoticeShown, OffenderShown,
+    OverrideShown, PolicyStatus, RoomShown, Tighter,
 };
 use crate::document::summary::{NextAction, sentence, steps};
 use crate::page::{Scope, rfc3339, seconds_up};
@@ -84,35 +83,15 @@ pub(crate) fn gather(
         stores: snapshots.iter().flat_map(|(_, known)| &known.stores).cloned().collect(),
         policies,
         in_flight: snapshots.iter().flat_map(|(_, known)| &known.in_flight).cloned().collect(),
-        adaptive: snapshots
-            .iter()
-            .flat_map(|(_, known)| &known.adaptive)
-            .map(|(name, status)| shown(name, status))
-            .collect(),
-        shared: snapshots
-            .iter()
-            .flat_map(|(_, known)| &known.shared)
-            .map(|(name, status)| shared(name, status))
-            .collect(),
+        adaptive: snapshots.iter().flat_map(|(_, known)| &known.adaptive).map(named).collect(),
+        shared: snapshots.iter().flat_map(|(_, known)| &known.shared).map(named).collect(),
         rooms: scope.rooms.iter().map(|room| room_shown(&**room)).collect(),
         events: events.into_iter().map(|(_, event)| event).collect(),
     }
 }
 
-fn shared(name: &str, status: &SharedStatus) -> SharedShown {
-    SharedShown {
-        name: name.to_owned(),
-        permits: status.permits,
-        lease_seconds: status.lease.as_secs(),
-        in_use: status.in_use,
-        keys: status.keys,
-        waiting: status.waiting,
-        held: status.held,
-        instances: status.instances,
-        store: if status.is_down { "down" } else { "ok" },
-        answered_seconds: status.answered.map(|ago| ago.as_secs()),
-        lost: status.lost,
-    }
+fn named<T: Clone>((name, status): &(String, T)) -> NamedLimit<T> {
+    NamedLimit { name: name.clone(), status: status.clone() }
 }
 
 /// A notice; only operators see its text.
@@ -153,43 +132,6 @@ pub(crate) fn room_shown(room: &dyn Room) -> RoomShown {
         wait_seconds: now.wait.map(seconds_up),
         seen: seen(&now),
     }
-}
-
-// Limits that adapt, as the page shows them.
-
-/// Steps of the last hour.
-const STEPS: usize = 60;
-const STEP_SECONDS: u64 = 60;
-
-/// The current state of a limit, and its state in each minute of the last hour.
-fn shown(name: &str, status: &AdaptiveStatus) -> AdaptiveShown {
-    let mut minutes: Vec<Option<StandingShown>> = vec![None; STEPS];
-    for moment in &status.history {
-        let step = usize::try_from(moment.ago.as_secs() / STEP_SECONDS).unwrap_or(usize::MAX);
-        // The oldest first; each minute has its last state.
-        if let Some(place) = STEPS.checked_sub(step + 1) {
-            minutes[place] = Some(StandingShown { limit: moment.limit, latency_ms: millis(moment.latency) });
-        }
-    }
-    AdaptiveShown {
-        name: name.to_owned(),
-        algorithm: status.algorithm.as_str(),
-        mode: status.mode.to_string(),
-        at_least: status.bounds.at_least,
-        at_most: status.bounds.at_most,
-        limit: status.limit,
-        in_flight: status.in_flight,
-        latency_ms: millis(status.latency),
-        waiting: ByClass::of(status.waiting.map(|waiting| u64::try_from(waiting).unwrap_or(u64::MAX))),
-        shed: ByClass::of(status.shed),
-        would_shed: ByClass::of(status.would_shed),
-        minutes,
-    }
-}
-
-/// Times are known to a tenth of a microsecond.
-fn millis(time: std::time::Duration) -> f64 {
-    (time.as_secs_f64() * 1e7).round() / 1e4
 }
 
 // The operators' changes to waiting rooms, and the words for them: [`RoomEvents`].

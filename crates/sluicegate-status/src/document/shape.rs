@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde::Serialize;
 use serde_json::Number;
 use sluicegate_core::policy::Override;
+use sluicegate_in_flight::{AdaptiveStatus, SharedStatus};
 use sluicegate_observed::{InFlightSnapshot, Minute, OutageCounts, Rate, StoreSnapshot};
 
 use crate::page::rfc3339;
@@ -26,9 +27,9 @@ pub(crate) struct Document {
     pub(crate) policies: Vec<PolicyStatus>,
     /// The limits on requests at once; more about some of them follows.
     pub(super) in_flight: Vec<InFlightSnapshot>,
-    pub(super) adaptive: Vec<AdaptiveShown>,
+    pub(super) adaptive: Vec<NamedLimit<AdaptiveStatus>>,
     /// The limits whose permits instances share.
-    pub(super) shared: Vec<SharedShown>,
+    pub(super) shared: Vec<NamedLimit<SharedStatus>>,
     pub(super) rooms: Vec<RoomShown>,
     pub(super) events: Vec<Happened>,
 }
@@ -108,6 +109,11 @@ impl PolicyStatus {
         self.minutes.iter().skip(1).chain([&self.minute])
     }
 
+    /// Its quotas as people write them.
+    pub(super) fn quotas(&self) -> String {
+        self.quotas.iter().map(|quota| &*quota.text).collect::<Vec<_>>().join(", ")
+    }
+
     /// Whether it is only tried out.
     pub(super) fn is_shadow(&self) -> bool {
         self.mode == "shadow"
@@ -134,68 +140,12 @@ pub(super) fn refused_in(minute: &Minute) -> u64 {
     minute.rejected + minute.outage
 }
 
-/// A limit on requests at once that adapts to the service.
+/// The state of a limit on requests at once, which adapts or is shared by all instances.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct AdaptiveShown {
+pub(super) struct NamedLimit<T> {
     pub(super) name: String,
-    pub(super) algorithm: &'static str,
-    pub(super) mode: String,
-    pub(super) at_least: u64,
-    pub(super) at_most: u64,
-    /// The number of requests that may be under way now, and the number that are.
-    pub(super) limit: u64,
-    pub(super) in_flight: u64,
-    /// The recent median duration of the service.
-    pub(super) latency_ms: f64,
-    pub(super) waiting: ByClass,
-    pub(super) shed: ByClass,
-    pub(super) would_shed: ByClass,
-    /// The last 60 minutes, the oldest first; `None` if nothing was answered.
-    pub(super) minutes: Vec<Option<StandingShown>>,
-}
-
-/// A limit on requests at once that all instances share.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct SharedShown {
-    pub(super) name: String,
-    /// The number for each key, and the time that the store waits for a heartbeat of an instance.
-    pub(super) permits: u64,
-    pub(super) lease_seconds: u64,
-    /// Requests under way on this instance, their keys, and requests that wait here.
-    pub(super) in_use: u64,
-    pub(super) keys: usize,
-    pub(super) waiting: usize,
-    /// For the key with the fewest permits left: the permits out on all instances, and the number of instances.
-    pub(super) held: u64,
-    pub(super) instances: u64,
-    /// `ok`, or `down` while the store does not answer.
-    pub(super) store: &'static str,
-    /// The time since its last answer.
-    pub(super) answered_seconds: Option<u64>,
-    pub(super) lost: u64,
-}
-
-/// The state of such a limit at one moment.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct StandingShown {
-    pub(super) limit: u64,
-    pub(super) latency_ms: f64,
-}
-
-/// Requests by class.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct ByClass {
-    pub(super) critical_plus: u64,
-    pub(super) critical: u64,
-    pub(super) sheddable_plus: u64,
-    pub(super) sheddable: u64,
-}
-
-impl ByClass {
-    /// In the order of their importance.
-    pub(super) fn of([critical_plus, critical, sheddable_plus, sheddable]: [u64; 4]) -> Self {
-        Self { critical_plus, critical, sheddable_plus, sheddable }
-    }
+    #[serde(flatten)]
+    pub(super) status: T,
 }
 
 /// The limit, the period and the burst of a quota.

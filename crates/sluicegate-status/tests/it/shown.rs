@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sluicegate_core::Policy;
+use sluicegate_in_flight::InFlight;
 
 use crate::support::{World, from_ada, get, led_on, send, submit};
 
@@ -112,10 +113,8 @@ async fn the_json_has_the_shape_that_was_promised_and_counts_what_was_decided() 
     assert_eq!((&minutes[0]["allowed"], &login["waiting"]), (&json!(0), &json!(0)));
     let running = json!({"at": "2023-11-14T22:01:00.000Z", "allowed": 0, "rejected": 0, "other_refused": 0, "outage": 0, "near": 0});
     assert_eq!(login["minute"], running);
-    // Their order depends on a feature of serde_json, which any crate may turn on.
-    let rates: BTreeSet<_> = login["per_second"].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(
-        rates,
+        fields(&login["per_second"]),
         BTreeSet::from(["allowed", "delayed", "other_refused", "outage", "rejected", "suspended"])
     );
     let api = &json["policies"][0]["minutes"][59];
@@ -126,6 +125,40 @@ async fn the_json_has_the_shape_that_was_promised_and_counts_what_was_decided() 
     assert!(body.contains("refused by another policy"), "{body}");
     let bars = bars(&body, "login");
     assert_eq!((bars.len(), &bars[29]), (30, &("22:00".to_owned(), 5, 2)));
+}
+
+/// The names of an object's fields. Their order depends on a feature of serde_json, which any crate may turn on.
+fn fields(object: &Value) -> BTreeSet<&str> {
+    object.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[tokio::test]
+async fn each_object_of_the_json_has_the_fields_that_were_promised() {
+    let world = World::new();
+    let jobs = InFlight::new("jobs", 2).unwrap();
+    let api = InFlight::adaptive("api").build().unwrap();
+    [&jobs, &api].into_iter().for_each(|limit| world.store.in_flight(limit));
+    let tokens = Policy::gcra("tokens", "5/month").on(&world.store).unwrap();
+    for _ in 0..9 {
+        _ = tokens.check("ada").await.unwrap();
+    }
+    let page = world.guarded();
+    let json: Value = serde_json::from_str(get(&page, "/status.json").await.body()).unwrap();
+    let tokens = json["policies"].as_array().unwrap().iter().find(|it| it["name"] == "tokens").unwrap();
+    let limit = |kind: &str, name: &str| {
+        json[kind].as_array().unwrap().iter().find(|limit| limit["name"] == name).unwrap()
+    };
+    for (object, promised) in [
+        (&tokens["offenders"][0], "error key kind ref rejected share suspended_until"),
+        (&tokens["budgets"][0], "from key kind label limit ref until used used_up_at"),
+        (
+            limit("adaptive", "api"),
+            "algorithm at_least at_most in_flight latency_ms limit minutes mode name shed waiting would_shed",
+        ),
+        (limit("in_flight", "jobs"), "in_use minute minutes name per_second permits totals"),
+    ] {
+        assert_eq!(fields(object), promised.split(' ').collect(), "{object}");
+    }
 }
 
 /// The table below the bars of a policy: the beginning of each, and the requests that were allowed and refused.

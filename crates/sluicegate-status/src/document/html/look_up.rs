@@ -1,11 +1,12 @@
-//! Forms to look up a key, and its status.
+//! Keys: forms to look one up, its status, and the lists of those that are refused and that ask most.
 //!
 //! The forms are posted, and come back empty: typed text is in no address, in no history and not on the answer.
 
 use maud::{Markup, html};
 
+use crate::document::html::parts::{by_reference, field, hidden, withdraw, written};
 use crate::document::look_up::{KeyStatus, LookedUp, QuotaStanding, StrikesStanding};
-use crate::document::{GivenQuotas, PolicyStatus, shape};
+use crate::document::{AskerShown, GivenQuotas, OffenderShown, PolicyStatus, shape};
 
 pub(super) fn section(policies: &[PolicyStatus], limits: &[&str], token: &str) -> Markup {
     html! {
@@ -178,54 +179,77 @@ fn stands_at(quota: &QuotaStanding) -> Markup {
     }
 }
 
-// The common parts of the page's forms. They are sent to the address of the page, with its query, so that the chosen colours stay, and
-// each carries the token.
+// The keys that were refused most, and those that ask most.
+//
+// Each key has its actions beside it. The form behind a button carries a sealed word and never the key.
 
-/// A form whose buttons act on a key that only a word stands for. Screen readers hear `whose` with each button.
-pub(super) fn by_reference(token: &str, reference: &str, buttons: &[(&str, String)], whose: &str) -> Markup {
+/// The number of keys that are shown of each kind; the JSON has all of them.
+const MOST: usize = 10;
+
+pub(super) fn offenders_section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
+    let is_listed =
+        |policy: &&PolicyStatus| !policy.offenders.is_empty() || policy.crowd || !policy.askers.is_empty();
+    let has_digest = |policy: &PolicyStatus| {
+        let kinds =
+            policy.offenders.iter().map(|key| key.kind).chain(policy.askers.iter().map(|key| key.kind));
+        kinds.into_iter().any(|kind| kind == "digest")
+    };
     html! {
-        form.buttons method="post" {
-            (hidden("token", token))
-            (hidden("ref", reference))
-            @for (verb, text) in buttons {
-                button name="do" value=(verb) aria-label={ (text) ": " (whose) } { (text) }
+        section aria-labelledby="offenders" {
+            h2 #offenders { "Most refused keys, last 10 minutes" }
+            @if !policies.iter().any(|policy| is_listed(&policy)) { p { "No key was refused." } }
+            @if token.is_some() && policies.iter().any(has_digest) {
+                p.note { "A digest stands for a key that may be a secret. If it is a name, let its extractor say so by of_kind(KeyKind::Name): then it is shown here." }
+            }
+            @for policy in policies.iter().filter(is_listed) {
+                h3 { (policy.name) }
+                @if !policy.offenders.is_empty() {
+                    ol.offenders {
+                        @for offender in policy.offenders.iter().take(MOST) { (offender_item(policy, offender, token)) }
+                    }
+                }
+                @if policy.crowd { p.note { "Many keys were refused a few times each; of these none stands out." } }
+                @if !policy.askers.is_empty() { (asking(&policy.askers)) }
             }
         }
     }
 }
 
-pub(super) fn hidden(name: &str, value: &str) -> Markup {
-    html! { input type="hidden" name=(name) value=(value); }
-}
-
-/// A field with its label. Browsers neither keep its text nor show it again.
-pub(super) fn field(id: &str, name: &str, label: &str, hint: &str) -> Markup {
+fn offender_item(policy: &PolicyStatus, offender: &OffenderShown, token: Option<&str>) -> Markup {
+    let mut buttons = vec![("look-up", "look up".to_owned())];
+    if policy.suspends {
+        buttons.extend(["suspend", "release"].map(|verb| (verb, verb.to_owned())));
+    }
     html! {
-        div.field {
-            label for=(id) { (label) }
-            input #(id) name=(name) placeholder=(hint) autocomplete="off" spellcheck="false";
+        li {
+            (key(offender.kind, &offender.key))
+            " refused " span.number { (shape::count(offender.rejected)) }
+            @if offender.error > 0 { " (at most " (shape::count(offender.error)) " too high)" }
+            " " (if offender.rejected == 1 { "time" } else { "times" }) ", " (shape::percent(offender.share)) " of all refusals"
+            @if let Some(until) = &offender.suspended_until {
+                " · suspended until " time datetime=(until) { (shape::clock(until)) " UTC" }
+            }
+            @if let Some(token) = token.filter(|_| offender.is_known) {
+                (by_reference(token, &offender.reference, &buttons, &format!("{} of {}", offender.key, policy.name)))
+            }
         }
     }
 }
 
-/// A field that has a text already, to be sent as it is or changed.
-pub(super) fn written(id: &str, name: &str, label: &str, text: &str) -> Markup {
+/// Lists the keys that ask most, because slow abuse below the limit is never refused.
+fn asking(askers: &[AskerShown]) -> Markup {
     html! {
-        div.field {
-            label for=(id) { (label) }
-            input #(id) name=(name) value=(text) required autocomplete="off" spellcheck="false";
+        p.note {
+            "Keys that ask most: "
+            @for (index, asker) in askers.iter().take(MOST).enumerate() {
+                @if index > 0 { "; " }
+                (key(asker.kind, &asker.key)) " asked about " (shape::counted(asker.asked, "time", "times")) ", "
+                (shape::percent(asker.remaining)) " of its quota left"
+            }
         }
     }
 }
 
-/// The button that ends the override of this version.
-pub(super) fn withdraw(token: &str, (policy, version): (&str, u64), text: &str) -> Markup {
-    html! {
-        form.buttons method="post" {
-            (hidden("token", token))
-            (hidden("policy", policy))
-            (hidden("version", &version.to_string()))
-            button name="do" value="withdraw" { (text) }
-        }
-    }
+fn key(kind: &str, key: &str) -> Markup {
+    html! { span.key { @if kind == "digest" { "digest " } (key) } }
 }

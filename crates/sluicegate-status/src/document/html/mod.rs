@@ -9,15 +9,16 @@
 //! table becomes a card.
 
 mod look_up;
+mod parts;
 mod policies;
 mod rooms;
 
 use http::Uri;
 use maud::{DOCTYPE, Markup, html};
-
+use sluicegate_core::store::BreakerState;
 use sluicegate_observed::{OutageCounts, StoreSnapshot, StoreState};
 
-use crate::document::html::look_up::by_reference;
+use crate::document::html::parts::by_reference;
 use crate::document::{Document, Happened, LookedUp, NextAction, NoticeShown, sentence, shape, steps};
 
 // The frame of the page: [`page`].
@@ -95,14 +96,14 @@ pub(crate) fn page(look: &Look<'_>) -> String {
                     @for (place, notice) in look.document.notices.iter().enumerate() {
                         (put(notice, at_alarm(look, place)))
                     }
-                    (rooms::stores_section(&look.document.stores))
+                    (stores_section(&look.document.stores))
                     (policies::policies_section(policies, look.token))
                     (policies::budgets_section(policies, look.token))
                     (rooms::at_once_section(&look.document.in_flight))
                     (rooms::adaptive_section(&look.document.adaptive))
                     (rooms::shared_section(&look.document.shared))
                     (rooms::rooms_section(&look.document.rooms, look.token))
-                    (rooms::offenders_section(policies, look.token))
+                    (look_up::offenders_section(policies, look.token))
                     @if let Some(token) = look.token { (look_up::section(policies, look.limits, token)) }
                     (events_section(&look.document.events))
                 }
@@ -124,7 +125,7 @@ fn header(look: &Look<'_>) -> Markup {
                     None => { "read-only: nobody is signed in, so keys are shown as digests" },
                 }
             }
-            @for store in stores { p { (rooms::in_short(store)) } }
+            @for store in stores { p { (in_short(store)) } }
             nav aria-label="colours" {
                 @for (theme, word) in [(Theme::Light, "light"), (Theme::Dark, "dark")] {
                     a href={ "?theme=" (word) } aria-current=[(look.theme == theme).then_some("true")] { (word) }
@@ -205,17 +206,72 @@ fn button(step: &NextAction<'_>, token: &str) -> Markup {
     }
 }
 
-// The columns of a table, explained in sentences.
+// The state of the stores: a summary at the head of the page, and the details below.
 
-/// Each of these columns and its meaning. It opens by keyboard and by touch, which no text under a pointer does.
-fn explained(columns: &[(&str, &str)]) -> Markup {
+fn stores_section(stores: &[StoreSnapshot]) -> Markup {
     html! {
-        details {
-            summary { "the columns explained" }
-            dl {
-                @for (column, meaning) in columns {
-                    dt { (column) }
-                    dd { (meaning) }
+        section aria-labelledby="stores" {
+            h2 #stores { "Stores, since the start" }
+            ul.stores {
+                @for store in stores { (store_item(store)) }
+            }
+        }
+    }
+}
+
+/// Writes `store redis: OK, 99 of 100 answers within 0.4 ms · 812 keys that have spent something, room for 187,000`; while it is away, the
+/// time of its last answer.
+fn in_short(store: &StoreSnapshot) -> Markup {
+    let StoreSnapshot { name, state, breaker, .. } = store;
+    let is_ok = *state == StoreState::Ok;
+    html! {
+        "store " strong { (name) } ": "
+        @match state {
+            StoreState::Ok => { span.state.ok { "OK" } },
+            StoreState::Fallback => { span.state.outage { "in fallback" } },
+            _ => { span.state { "down" } },
+        }
+        @match breaker {
+            BreakerState::Closed => {},
+            BreakerState::Open => { ", breaker open: it is not asked" },
+            BreakerState::HalfOpen => { ", breaker half open: it is asked on trial" },
+        }
+        @if let Some(at) = store.answered_at.filter(|_| !is_ok) { ", last answer at " (shape::time_of_day(at)) " UTC" }
+        @if let Some(p99) = store.p99 {
+            @if is_ok { ", " } @else { ", until then " }
+            "99 of 100 answers within " (shape::millis_of(p99))
+        }
+        @if store.slots > 0 {
+            " · " (shape::counted(store.keys as u64, "key that has", "keys that have")) " spent something, room for " (shape::count(store.slots))
+        }
+    }
+}
+
+/// The counts of a store.
+fn store_item(store: &StoreSnapshot) -> Markup {
+    let StoreSnapshot { name, errors, undecided, .. } = store;
+    let failed = errors.timeout + errors.unavailable + errors.protocol;
+    html! {
+        li {
+            strong { (name) } ": " (shape::counted(failed, "call", "calls")) " without an answer"
+            @if failed > 0 {
+                " (" (shape::count(errors.timeout)) " not in time, " (shape::count(errors.unavailable)) " not reached, "
+                (shape::count(errors.protocol)) " unreadable)"
+            }
+            " · its breaker has opened " (shape::counted(store.opened, "time", "times"))
+            @if store.fallback_decisions > 0 || !store.in_fallback.is_zero() {
+                " · " (shape::counted(store.fallback_decisions, "decision", "decisions")) " without it in "
+                (shape::span(store.in_fallback.as_secs()))
+            }
+            @if store.unsettled_keys > 0 {
+                " · " (shape::counted(store.unsettled_keys as u64, "key", "keys")) " whose spending " (name) " has not been told yet"
+            }
+            @if store.slots > 0 { " · " (shape::counted(store.evictions, "key", "keys")) " forgotten for lack of room" }
+            @if !undecided.is_empty() {
+                " · requests that it was not asked about: "
+                @for (place, (why, count)) in undecided.iter().enumerate() {
+                    @if place > 0 { ", " }
+                    (shape::count(count)) " " (why.as_str().replace('_', " "))
                 }
             }
         }

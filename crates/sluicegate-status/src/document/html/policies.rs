@@ -7,45 +7,8 @@ use maud::{Markup, PreEscaped, html};
 use sluicegate_observed::Minute;
 use sluicegate_plots::Bars;
 
-use crate::document::html::look_up::{field, hidden, withdraw, written};
-use crate::document::html::{explained, look_up};
+use crate::document::html::parts::{Table, by_reference, field, hidden, withdraw, written};
 use crate::document::{BudgetShown, GivenQuotas, GivenShown, OverrideShown, PolicyStatus, Tighter, shape};
-
-const ALLOWED: &str = "let in per second";
-const REFUSED: &str = "refused per second";
-const WAITING: &str = "waiting for a turn";
-const HOUR: &str = "last hour";
-const NEAR: &str = "close to the limit";
-const SUSPENDED: &str = "suspended keys";
-
-/// The columns and their meanings.
-const COLUMNS: &[(&str, &str)] = &[
-    (
-        "quota",
-        "The limit per period for each key, and the algorithm that counts it. In shadow, a policy counts and refuses nothing.",
-    ),
-    (
-        ALLOWED,
-        "Requests that this policy and all others of the request let in, as the mean of the last ten seconds. A request that asks several policies is in the row of each, so the column has no sum.",
-    ),
-    (
-        REFUSED,
-        "Requests that this policy refused, as the mean of the last ten seconds. Below: those of them that it refused only because the store did not answer; and requests for which it had room, but which another policy refused.",
-    ),
-    (WAITING, "Requests that are held back now until their turn comes."),
-    (
-        HOUR,
-        "Requests of each two minutes: let in, refused by this policy, by another one, and for an outage of the store. The scale is that of the policy, and the last bar has the current minute.",
-    ),
-    (
-        NEAR,
-        "The part of the requests let in during the last hour that left their key less than a fifth of its quota.",
-    ),
-    (
-        SUSPENDED,
-        "Keys that were refused in the last minute because they are suspended: after too many refusals, or by an operator.",
-    ),
-];
 
 /// The number of minutes that a bar of the hour covers.
 const STEP: usize = 2;
@@ -57,68 +20,87 @@ pub(super) fn policies_section(policies: &[PolicyStatus], token: Option<&str>) -
             @if policies.is_empty() {
                 p { "No policy is open yet." }
             } @else {
-                table {
-                    thead {
-                        tr {
-                            th scope="col" { "policy" }
-                            th scope="col" { "quota" }
-                            th.number scope="col" { (ALLOWED) }
-                            th.number scope="col" { (REFUSED) }
-                            th.number scope="col" { (WAITING) }
-                            th scope="col" { (HOUR) }
-                            th.number scope="col" { (NEAR) }
-                            th.number scope="col" { (SUSPENDED) }
-                            @if token.is_some() { th scope="col" { "change for a time" } }
-                        }
-                    }
-                    tbody {
-                        @for policy in policies { (policy_row(policy, token)) }
-                    }
-                }
-                (explained(COLUMNS))
+                (policies_table(policies, token))
                 @if let Some(token) = token { (all_to_shadow(token)) }
             }
         }
     }
 }
 
-fn policy_row(policy: &PolicyStatus, token: Option<&str>) -> Markup {
-    let quotas: Vec<&str> = policy.quotas.iter().map(|quota| &*quota.text).collect();
+fn policies_table(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
+    const ALLOWED: &str = "let in per second";
+    const REFUSED: &str = "refused per second";
+    const WAITING: &str = "waiting for a turn";
+    const HOUR: &str = "last hour";
+    const NEAR: &str = "close to the limit";
+    const SUSPENDED: &str = "suspended keys";
+    Table::of(policies)
+        .text("policy", |policy| html! { (policy.name) })
+        .text("quota", |policy| quota(policy, token))
+        .meaning(
+            "quota",
+            "The limit per period for each key, and the algorithm that counts it. In shadow, a policy counts and refuses nothing.",
+        )
+        .number(ALLOWED, |policy| html! { (shape::rate(policy.allowed())) })
+        .meaning(
+            ALLOWED,
+            "Requests that this policy and all others of the request let in, as the mean of the last ten seconds. A request that asks several policies is in the row of each, so the column has no sum.",
+        )
+        .number(REFUSED, |policy| refused(policy))
+        .meaning(
+            REFUSED,
+            "Requests that this policy refused, as the mean of the last ten seconds. Below: those of them that it refused only because the store did not answer; and requests for which it had room, but which another policy refused.",
+        )
+        .number(WAITING, |policy| html! { (shape::count(policy.waiting)) })
+        .meaning(WAITING, "Requests that are held back now until their turn comes.")
+        .plots(HOUR, |policy| bars(&policy.name, policy.is_shadow(), &policy.hour().collect::<Vec<_>>()))
+        .meaning(
+            HOUR,
+            "Requests of each two minutes: let in, refused by this policy, by another one, and for an outage of the store. The scale is that of the policy, and the last bar has the current minute.",
+        )
+        .number(NEAR, |policy| html! { (shape::percent(policy.near_share)) })
+        .meaning(
+            NEAR,
+            "The part of the requests let in during the last hour that left their key less than a fifth of its quota.",
+        )
+        .number(SUSPENDED, |policy| html! { (shape::count(policy.suspended_seen)) })
+        .meaning(
+            SUSPENDED,
+            "Keys that were refused in the last minute because they are suspended: after too many refusals, or by an operator.",
+        )
+        .forms("change for a time", token, |policy, token| change(policy, token))
+        .draw()
+}
+
+/// The quotas in force, and everything that changes them.
+fn quota(policy: &PolicyStatus, token: Option<&str>) -> Markup {
     html! {
-        tr {
-            th scope="row" { (policy.name) }
-            td data-label="quota" {
-                span {
-                    (quotas.join(", "))
-                    @if policy.mode != "enforce" { " " span.mode { "(" (policy.mode) ")" } }
-                    @if policy.hidden { " " span.mode { "(hidden from clients)" } }
-                    " " small { (policy.algorithm) }
-                    @if let Some(over) = &policy.over { (overridden(over)) }
-                    @for given in &policy.given { (given_to(policy, given, token)) }
-                    @if let Some(now) = &policy.in_outage { " " span.over { strong.state.outage { "now: " (now) } } }
-                    @if policy.key_quotas > 0 { " " small { (shape::counted(policy.key_quotas as u64, "other quota", "other quotas")) " of keys in use" } }
-                    @if policy.key_quotas_refused > 0 {
-                        " " span.over { (shape::count(policy.key_quotas_refused)) " times another quota of a key was refused: 65,535 are in use" }
-                    }
-                }
+        span {
+            (policy.quotas())
+            @if policy.mode != "enforce" { " " span.mode { "(" (policy.mode) ")" } }
+            @if policy.hidden { " " span.mode { "(hidden from clients)" } }
+            " " small { (policy.algorithm) }
+            @if let Some(over) = &policy.over { (overridden(over)) }
+            @for given in &policy.given { (given_to(policy, given, token)) }
+            @if let Some(now) = &policy.in_outage { " " span.over { strong.state.outage { "now: " (now) } } }
+            @if policy.key_quotas > 0 { " " small { (shape::counted(policy.key_quotas as u64, "other quota", "other quotas")) " of keys in use" } }
+            @if policy.key_quotas_refused > 0 {
+                " " span.over { (shape::count(policy.key_quotas_refused)) " times another quota of a key was refused: 65,535 are in use" }
             }
-            td.number data-label=(ALLOWED) { (shape::rate(policy.allowed())) }
-            td.number data-label=(REFUSED) {
-                // A policy in shadow mode has refused no request.
-                span {
-                    (shape::rate(policy.refused()))
-                    @if policy.is_shadow() { " " small { "if it were enforced" } }
-                    @if policy.per_second.outage > 0.0 { " " small.outage { (shape::rate(policy.per_second.outage)) " by the outage" } }
-                    @if policy.per_second.other_refused > 0.0 {
-                        " " small { "another policy: " (shape::rate(policy.per_second.other_refused)) }
-                    }
-                }
+        }
+    }
+}
+
+/// The refusals a second. A policy in shadow mode has refused no request.
+fn refused(policy: &PolicyStatus) -> Markup {
+    html! {
+        span {
+            (shape::rate(policy.refused()))
+            @if policy.is_shadow() { " " small { "if it were enforced" } }
+            @if policy.per_second.outage > 0.0 { " " small.outage { (shape::rate(policy.per_second.outage)) " by the outage" } }
+            @if policy.per_second.other_refused > 0.0 {
+                " " small { "another policy: " (shape::rate(policy.per_second.other_refused)) }
             }
-            td.number data-label=(WAITING) { (shape::count(policy.waiting)) }
-            td.plots data-label=(HOUR) { (bars(&policy.name, policy.is_shadow(), &policy.hour().collect::<Vec<_>>())) }
-            td.number data-label=(NEAR) { (shape::percent(policy.near_share)) }
-            td.number data-label=(SUSPENDED) { (shape::count(policy.suspended_seen)) }
-            @if let Some(token) = token { td.change { (change(policy, token)) } }
         }
     }
 }
@@ -142,7 +124,7 @@ fn given_to(policy: &PolicyStatus, given: &GivenShown, token: Option<&str>) -> M
         " " span.over {
             span.key { (key) } " alone has " (quotas.join(", ")) " by " (by) " until "
             time datetime=(until) { (shape::clock(until)) " UTC" }
-            @if let Some(token) = token { (look_up::withdraw(token, (&policy.name, *version), &format!("end the quotas of {key}"))) }
+            @if let Some(token) = token { (withdraw(token, (&policy.name, *version), &format!("end the quotas of {key}"))) }
         }
     }
 }
@@ -151,7 +133,6 @@ fn given_to(policy: &PolicyStatus, given: &GivenShown, token: Option<&str>) -> M
 /// again.
 fn change(policy: &PolicyStatus, token: &str) -> Markup {
     let PolicyStatus { name, over, .. } = policy;
-    let quotas: Vec<&str> = policy.quotas.iter().map(|quota| &*quota.text).collect();
     html! {
         details {
             summary aria-label={ "change " (name) } { "change" }
@@ -159,7 +140,7 @@ fn change(policy: &PolicyStatus, token: &str) -> Markup {
                 (hidden("token", token))
                 (hidden("policy", name))
                 @if let Some(over) = over { (hidden("version", &over.version.to_string())) }
-                (field(&format!("quota-{name}"), "quota", "quota, or several with commas", &quotas.join(", ")))
+                (field(&format!("quota-{name}"), "quota", "quota, or several with commas", &policy.quotas()))
                 div.field {
                     label for={ "mode-" (name) } { "mode" }
                     select id={ "mode-" (name) } name="mode" {
@@ -238,65 +219,55 @@ const MOST: usize = 10;
 const HIGH: f64 = 0.8;
 
 pub(super) fn budgets_section(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
-    html! {
-        @if policies.iter().any(|policy| !policy.budgets.is_empty()) {
-            section aria-labelledby="budgets" {
-                h2 #budgets { "Budgets: the keys nearest to the end" }
-                table {
-                    thead {
-                        tr {
-                            th scope="col" { "policy and key" }
-                            th scope="col" { "used" }
-                            th.number scope="col" { "units" }
-                            th scope="col" { "period ends" }
-                            th scope="col" { "used up at this pace" }
-                            @if token.is_some() { th scope="col" { "look up" } }
-                        }
-                    }
-                    tbody {
-                        @for policy in policies {
-                            @for budget in policy.budgets.iter().take(MOST) { (budget_row(policy, budget, token)) }
-                        }
-                    }
-                }
-                p.note { "Of the limit, reserved units among them. The pace is that of the period so far. Times are UTC." }
-            }
-        }
-    }
-}
-
-fn budget_row(policy: &PolicyStatus, budget: &BudgetShown, token: Option<&str>) -> Markup {
-    let BudgetShown { key, kind, used, limit, until, .. } = budget;
-    let part = budget.part();
-    let whose = format!("{key} of {}", policy.name);
-    html! {
-        tr {
-            th scope="row" {
-                (policy.name) " " span.key { @if *kind == "digest" { "digest " } (key) }
+    let budgets =
+        policies.iter().flat_map(|policy| policy.budgets.iter().take(MOST).map(move |it| (policy, it)));
+    let whose =
+        |(policy, budget): &(&PolicyStatus, &BudgetShown)| format!("{} of {}", budget.key, policy.name);
+    let mut table = Table::of(budgets)
+        .text("policy and key", |(policy, budget)| {
+            html! {
+                (policy.name) " " span.key { @if budget.kind == "digest" { "digest " } (budget.key) }
                 @if policy.quotas.len() > 1 { " " small { (budget.label) } }
             }
-            td data-label="used" {
+        })
+        .text("used", |item| {
+            let part = item.1.part();
+            html! {
                 span {
                     meter min="0" max="1" value=(format!("{part:.4}")) high=(HIGH) optimum="0"
-                        aria-label={ "used by " (whose) } {}
+                        aria-label={ "used by " (whose(item)) } {}
                     " " (shape::percent_down(part))
                 }
             }
-            td.number data-label="units" { (shape::count(used)) " of " (shape::count(limit)) }
-            td data-label="period ends" { time datetime=(until) { (shape::minute(until)) } }
-            td data-label="used up at this pace" {
+        })
+        .number(
+            "units",
+            |(_, budget)| html! { (shape::count(budget.used)) " of " (shape::count(budget.limit)) },
+        )
+        .text("period ends", |(_, budget)| {
+            html! { time datetime=(budget.until) { (shape::minute(&budget.until)) } }
+        })
+        .text("used up at this pace", |(_, budget)| {
+            html! {
                 @match &budget.used_up_at {
-                    _ if used >= limit => { strong.state { "used up" } },
+                    _ if budget.used >= budget.limit => { strong.state { "used up" } },
                     Some(at) => { time datetime=(at) { (shape::minute(at)) } },
                     None => { "lasts" },
                 }
             }
-            @if let Some(token) = token {
-                td data-label="look up" {
-                    @if budget.is_known {
-                        (look_up::by_reference(token, &budget.reference, &[("look-up", "look up".to_owned())], &whose))
-                    }
-                }
+        });
+    if let Some(token) = token {
+        let button = [("look-up", "look up".to_owned())];
+        table = table.text("look up", |item| {
+            html! { @if item.1.is_known { (by_reference(token, &item.1.reference, &button, &whose(item))) } }
+        });
+    }
+    html! {
+        @if policies.iter().any(|policy| !policy.budgets.is_empty()) {
+            section aria-labelledby="budgets" {
+                h2 #budgets { "Budgets: the keys nearest to the end" }
+                (table.draw())
+                p.note { "Of the limit, reserved units among them. The pace is that of the period so far. Times are UTC." }
             }
         }
     }
