@@ -1,18 +1,19 @@
 //! A reqwest client that waits: for a limit of its own, and for as long as the server asks. It ends by itself.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::get;
-use reqwest::{Client, Method, Request, Response};
+use reqwest::Client;
+use reqwest_middleware::{ClientBuilder, Error as ClientError};
 use sluicegate::call::CallError;
-use sluicegate::outgoing::{OutgoingLayer, Wire};
+use sluicegate::outgoing::OutgoingLayer;
 use sluicegate::respond::HeaderFields;
 use sluicegate::{MemoryStore, Policy, RateLimitExt, RateLimitLayer};
 use tokio::net::TcpListener;
-use tower::{Service, ServiceBuilder, ServiceExt};
 
 /// Serves two requests a second, five at once, and sends the remaining units in header fields.
 async fn serve() -> Result<SocketAddr, Box<dyn Error>> {
@@ -27,42 +28,37 @@ async fn serve() -> Result<SocketAddr, Box<dyn Error>> {
     Ok(address)
 }
 
-/// Reads the types of reqwest: the host of a request, and the head of a response.
-fn for_reqwest() -> OutgoingLayer<impl Wire<Request, Response>> {
-    OutgoingLayer::reading(
-        |request: &Request| request.url().host_str().unwrap_or_default().to_owned(),
-        |response: &Response| (response.status(), response.headers()),
-    )
-}
-
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let url: reqwest::Url = format!("http://{}/", serve().await?).parse()?;
+    let url = format!("http://{}/", serve().await?);
 
     // Never more than ten a second at one host, with 100 ms of room for the network's jitter.
     let per_host = Policy::gcra("partner", "10/1100ms burst 1").on(MemoryStore::new())?;
-    let patient = for_reqwest().limit(per_host).longest_wait(Duration::from_secs(5));
+    let patient = OutgoingLayer::new().limit(per_host).longest_wait(Duration::from_secs(5));
     let http = Client::builder().no_proxy().build()?;
-    let mut client = ServiceBuilder::new().layer(patient).service(http);
+    let client = ClientBuilder::new(http.clone()).with(patient).build();
 
     let start = Instant::now();
     for number in 1..=8 {
-        let response = client.ready().await?.call(Request::new(Method::GET, url.clone())).await?;
+        let response = client.get(&url).send().await?;
         let left = response.headers().get("ratelimit").cloned().unwrap_or(http::HeaderValue::from_static(""));
         println!("{:>5.2?} request {number}: {}  {left:?}", start.elapsed(), response.status());
         assert!(response.status().is_success(), "whoever waits is not refused");
     }
 
     // A client with a short longest wait learns at once how long it would have to wait.
-    let impatient = for_reqwest().longest_wait(Duration::from_millis(10));
-    let mut client = ServiceBuilder::new().layer(impatient).service(client.get_ref().clone());
+    let impatient = OutgoingLayer::new().longest_wait(Duration::from_millis(10));
+    let client = ClientBuilder::new(http).with(impatient).build();
     loop {
-        match client.ready().await?.call(Request::new(Method::GET, url.clone())).await {
+        match client.get(&url).send().await {
             Ok(response) => println!("impatient: {}", response.status()),
-            Err(CallError::HeldOff(wait)) => {
-                println!("impatient: not now, but in {wait:.1?}");
-                return Ok(());
-            }
+            Err(ClientError::Middleware(error)) => match error.downcast::<CallError<Infallible>>()? {
+                CallError::HeldOff(wait) => {
+                    println!("impatient: not now, but in {wait:.1?}");
+                    return Ok(());
+                }
+                other => return Err(other.into()),
+            },
             Err(error) => return Err(error.into()),
         }
     }

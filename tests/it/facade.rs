@@ -23,7 +23,7 @@ const NAMES: [(&str, usize); 29] = [
     ("limits", 30),
     ("memory", 3),
     ("observed", 24),
-    ("outgoing", 3),
+    ("outgoing", 4),
     ("overflow", 11),
     ("policy", 17),
     ("rate_limit", 8),

@@ -18,6 +18,8 @@ const ALLOWED: [(&str, &[&str]); 14] = [
             "http",
             "http_body",
             "pin_project_lite",
+            "reqwest",
+            "reqwest_middleware",
             "tokio",
             "tower_layer",
             "tower_service",

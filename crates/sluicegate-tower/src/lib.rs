@@ -77,6 +77,7 @@
 //! | `grpc` | `GrpcStatus` and `GrpcOr`, refusals that gRPC clients understand |
 //! | `in-flight` | `InFlightLayer` and `CallInFlightLayer`, limits on how much is under way at once |
 //! | `outgoing` | `OutgoingLayer`, calls to other servers at the pace that they and we allow |
+//! | `reqwest` | the same for `reqwest`, whose `client.get(url)` stays as it is, and `RetryAfter` |
 //!
 //! [tower]: https://docs.rs/tower
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -67,6 +67,7 @@
 //! | `grpc` | [`GrpcOr`](respond::GrpcOr): refusals that gRPC clients understand |
 //! | `in-flight` | [`InFlight`](in_flight::InFlight): a limit on how many requests are under way at once; with `tower` its layers |
 //! | `outgoing` | [`OutgoingLayer`](outgoing::OutgoingLayer): calls to other servers |
+//! | `reqwest` | the same for `reqwest`, whose `client.get(url)` stays as it is, and [`RetryAfter`](outgoing::RetryAfter) |
 //! | `overflow` | [`WaitingRoom`](overflow::WaitingRoom): a fair place in line instead of a refusal |
 //! | `deferred` | [`Deferral`](overflow::deferred::Deferral): requests that exceed a limit are kept, answered with 202, and run later; `overflow` with it |
 //! | `deferred-redis` | [`RedisJobs`](overflow::deferred::RedisJobs): such jobs on a Redis that instances share |

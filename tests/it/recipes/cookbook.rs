@@ -1,13 +1,17 @@
 //! The recipes of the cookbook.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::extract::ConnectInfo;
-use http::Method;
+use axum::routing::get;
+use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 use sluicegate::{ClientIp, Limit, Policy, RateLimitLayer};
 use sluicegate_tests::memory::{paused_store, store};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tower::ServiceExt;
 
@@ -327,4 +331,23 @@ async fn buckets(key: ClientIp, peers: &[[u8; 4]], fields: impl Fn(usize) -> [St
         passed += usize::from(status(&layer, asked, OK).await == OK);
     }
     passed
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_to_another_api_that_is_refused_waits_as_asked_and_is_made_once_more() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let refuses_the_first = move || {
+        let is_first = counted.fetch_add(1, Ordering::Relaxed) == 0;
+        async move { (StatusCode::from_u16(if is_first { REFUSED } else { OK }).unwrap(), [("retry-after", "3")]) }
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let api = axum::Router::new().route("/", get(refuses_the_first));
+    tokio::spawn(async move { axum::serve(listener, api).await });
+    let client = cookbook::calls_to_another_api::client().unwrap();
+    let start = tokio::time::Instant::now();
+    assert_eq!(client.get(&url).send().await.unwrap().status(), OK);
+    assert_eq!(calls.load(Ordering::Relaxed), 2);
+    assert!(start.elapsed() >= Duration::from_secs(3));
 }

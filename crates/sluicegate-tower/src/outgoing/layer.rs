@@ -78,9 +78,9 @@ use crate::outgoing::{HttpWire, Wire};
 /// When a wait ends, all waiting calls proceed at once, unless a [`limit`](Self::limit) spaces them.
 ///
 /// # Clients
-/// Clients with types of the `http` crate work directly. For clients with their own types, such as reqwest, see
-/// [`reading`](Self::reading). If a client follows redirects by itself, they count as one call, to the first
-/// host.
+/// Clients with types of the `http` crate work directly. With the feature `reqwest` the layer is also a middleware of
+/// `reqwest-middleware`, so that `client.get(url).send()` waits. For clients with other types, see [`reading`](Self::reading). If a client
+/// follows redirects by itself, they count as one call, to the first host.
 ///
 /// # Cancel safety
 /// A call that is dropped while it waits is not made, and its turn is given back. If it is dropped after its turn has come and before the

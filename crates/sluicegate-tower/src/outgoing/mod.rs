@@ -27,13 +27,25 @@
 //!
 //! # When not to use it
 //! If calls should fail rather than wait, ask the limiter before the call. Retries need
-//! another layer: this one makes no call twice.
+//! another layer, such as `RetryAfter` for `reqwest`: this one makes no call twice.
+//!
+//! # Clients
+//! | client | with |
+//! |---|---|
+//! | a tower service with types of the `http` crate, such as hyper's client | `ServiceBuilder::new().layer(OutgoingLayer::new())` |
+//! | `reqwest`, feature `reqwest` | `reqwest_middleware::ClientBuilder::new(client).with(OutgoingLayer::new())`, and then `client.get(url)` as before |
+//! | a tower service with other types | [`OutgoingLayer::reading`] |
 
 mod advice;
 mod gate;
 mod holds;
 mod layer;
+#[cfg(feature = "reqwest")]
+mod reqwest;
 mod wire;
 
 pub use self::layer::OutgoingLayer;
+#[cfg(feature = "reqwest")]
+#[cfg_attr(docsrs, doc(cfg(feature = "reqwest")))]
+pub use self::reqwest::RetryAfter;
 pub use self::wire::{HttpWire, Wire};

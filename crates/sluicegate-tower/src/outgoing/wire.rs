@@ -17,7 +17,7 @@ pub trait Wire<Req, Res>: Send + Sync + 'static {
     fn head<'a>(&self, response: &'a Res) -> (StatusCode, &'a HeaderMap);
 }
 
-/// Requests and responses of the `http` crate, by host and port.
+/// Requests and responses of the `http` crate, and with the feature `reqwest` of that client, by host and port.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct HttpWire;
@@ -31,7 +31,7 @@ impl<B, ResB> Wire<Request<B>, Response<ResB>> for HttpWire {
             (None, _) => 443,
         };
         if let Some(host) = uri.host() {
-            return Key::from((host.to_ascii_lowercase(), u64::from(port))).of_kind(KeyKind::Name);
+            return host_key(host, port);
         }
         match request.headers().get(HOST).and_then(|host| host.to_str().ok()) {
             Some(host) => Key::from(host.to_ascii_lowercase()).of_kind(KeyKind::Name),
@@ -42,6 +42,11 @@ impl<B, ResB> Wire<Request<B>, Response<ResB>> for HttpWire {
     fn head<'a>(&self, response: &'a Response<ResB>) -> (StatusCode, &'a HeaderMap) {
         (response.status(), response.headers())
     }
+}
+
+/// The key of a server.
+pub(super) fn host_key(host: &str, port: u16) -> Key {
+    Key::from((host.to_ascii_lowercase(), u64::from(port))).of_kind(KeyKind::Name)
 }
 
 /// Two closures that read requests and responses.

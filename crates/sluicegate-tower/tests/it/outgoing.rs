@@ -9,12 +9,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
-use axum::routing::get;
+use axum::routing::{any, get};
 use http::{Request, Response, StatusCode};
+use reqwest_middleware::{ClientBuilder, ClientWithMiddleware};
 use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{Key, OnOutage, Policy};
 use sluicegate_tower::call::CallError;
-use sluicegate_tower::outgoing::OutgoingLayer;
+use sluicegate_tower::outgoing::{OutgoingLayer, RetryAfter};
 use sluicegate_tower::{Limit, RateLimitLayer};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -291,6 +292,87 @@ async fn a_real_client_is_told_by_a_real_server() {
     let error = client.ready().await.unwrap().call(request()).await.unwrap_err();
     assert!(matches!(&error, CallError::HeldOff(wait) if wait.as_secs() <= 3_600), "{error}");
     assert_eq!(served.load(Ordering::Relaxed), 2);
+}
+
+/// What a server under test was sent: the bodies of its calls.
+type Sent = Arc<Mutex<Vec<String>>>;
+
+/// A server that refuses with this `Retry-After` until it has refused this often, and a client of reqwest.
+async fn refusing(times: usize, retry_after: &'static str) -> (String, Sent) {
+    let sent = Sent::default();
+    let seen = Arc::clone(&sent);
+    let app = Router::new().route(
+        "/",
+        any(move |body: String| async move {
+            seen.lock().unwrap().push(body);
+            let refuses = seen.lock().unwrap().len() <= times;
+            let status = if refuses { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
+            (status, [("retry-after", retry_after)])
+        }),
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move { axum::serve(listener, app).await });
+    (url, sent)
+}
+
+fn reqwest_with(retry: Option<RetryAfter>, layer: OutgoingLayer) -> ClientWithMiddleware {
+    let client = ClientBuilder::new(reqwest::Client::builder().no_proxy().build().unwrap());
+    match retry {
+        Some(retry) => client.with(retry).with(layer).build(),
+        None => client.with(layer).build(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_of_reqwest_is_used_as_ever_and_waits_as_the_server_asks() {
+    let (url, sent) = refusing(1, "20").await;
+    let client = reqwest_with(None, OutgoingLayer::new());
+    let start = Instant::now();
+    for expected in [429, 200] {
+        assert_eq!(client.get(&url).send().await.unwrap().status(), expected);
+    }
+    assert!(start.elapsed() >= Duration::from_secs(20));
+    assert_eq!(sent.lock().unwrap().len(), 2);
+}
+
+/// The key is that of other clients, so that they share one limit.
+#[tokio::test]
+async fn reqwest_has_our_limit_for_each_host_and_port_and_an_error_that_says_so() {
+    let limiter = limiter(Policy::gcra("partner", "1/h"));
+    let client = reqwest_with(None, OutgoingLayer::new().limit(limiter.clone()));
+    let (url, sent) = refusing(0, "0").await;
+    assert_eq!(client.get(&url).send().await.unwrap().status(), 200);
+    let error = client.get(&url).send().await.unwrap_err();
+    let reqwest_middleware::Error::Middleware(error) = error else { panic!("{error}") };
+    assert!(matches!(error.downcast_ref(), Some(CallError::<Infallible>::Limited(_))), "{error}");
+    assert_eq!(sent.lock().unwrap().len(), 1);
+    let (other, _) = refusing(0, "0").await;
+    assert_eq!(client.get(&other).send().await.unwrap().status(), 200, "another port is another server");
+    let same_host = OutgoingLayer::new().limit(limiter).longest_wait(Duration::ZERO).layer(Server::new([]));
+    let request = Request::get(&url).body(()).unwrap();
+    assert!(same_host.oneshot(request).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_call_of_reqwest_is_made_once_more_within_the_bound() {
+    let minute = Duration::from_secs(60);
+    for (refusals, retry_after, expected, calls) in [
+        (0, "0", 200, 1),
+        (1, "20", 200, 2),
+        (1, "0", 200, 2),
+        (2, "20", 429, 2),
+        (1, "61", 429, 1),
+        (1, "soon", 429, 1),
+    ] {
+        let (url, sent) = refusing(refusals, retry_after).await;
+        let client = reqwest_with(Some(RetryAfter::up_to(minute)), OutgoingLayer::new());
+        let start = Instant::now();
+        let response = client.post(&url).body("order 7").send().await.unwrap();
+        assert_eq!(response.status(), expected, "{refusals} {retry_after}");
+        assert_eq!(*sent.lock().unwrap(), vec!["order 7"; calls], "{refusals} {retry_after}");
+        assert!(calls == 1 || retry_after == "0" || start.elapsed() >= Duration::from_secs(20));
+    }
 }
 
 /// The most calls of any second at a partner that is reached by a network whose ways differ by up to 100 ms. A partner that counts in
