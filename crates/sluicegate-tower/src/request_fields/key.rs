@@ -1,4 +1,4 @@
-//! A field of a request's JSON as its key: [`FieldKey`].
+//! A field of a request's JSON or form as its key: [`FieldKey`].
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use crate::key::text::bounded;
 use crate::key::{Extraction, KeyExtractor, KeyForm, RequestView};
 use crate::request_fields::RequestFields;
 
-/// One bucket per value of a field of the request's JSON, such as the `model`. It needs a
+/// One bucket per value of a field of the request's JSON or form, such as the `model` or the `user`. It needs a
 /// [`RequestFieldsLayer`](crate::request_fields::RequestFieldsLayer) around the limits that reads this field.
 ///
 /// `Victim` and `victim ` are two buckets. If the application takes them for one user, so does a [`folded`](Self::folded) key.

@@ -22,7 +22,7 @@ use crate::json::FieldPath;
 use crate::request_fields::{OnUnreadable, ReadBody, RequestFields};
 use crate::settle::layer::is_encoded;
 
-/// Reads fields of a request's JSON before the request continues, for limits inside this layer: see
+/// Reads fields of a request's JSON or form before the request continues, for limits inside this layer: see
 /// [the module](crate::request_fields). The inner service gets a [`ReadBody`] with the whole body.
 ///
 /// A request waits until its body has ended, is longer than the [bound](Self::at_most), or for [a time](Self::within) at most. A body that
@@ -197,9 +197,11 @@ where
         _: &mut Place,
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<ReadBody<B>>, Res, E>> {
-        let (body, reading) = (request.body_mut(), reading.as_mut().project());
-        let found = match body.poll_whole(self.0.at_most, cx) {
-            Poll::Ready(true) => RequestFields::in_text(&body.data(), &reading.wanted.paths),
+        let reading = reading.as_mut().project();
+        let found = match request.body_mut().poll_whole(self.0.at_most, cx) {
+            Poll::Ready(true) => {
+                RequestFields::in_body(request.headers(), &request.body().data(), &reading.wanted.paths)
+            }
             Poll::Ready(false) => None,
             Poll::Pending => {
                 ready!(reading.latest.poll(cx));

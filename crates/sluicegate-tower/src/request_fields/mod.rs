@@ -1,4 +1,4 @@
-//! Fields of a request's JSON, for limits that need them before the request continues, such as its model or its most tokens.
+//! Fields of a request's JSON or form, for limits that need them before the request continues, such as its model or its most tokens.
 //!
 //! A [`RequestFieldsLayer`] around the limits reads the body up to a bound, finds some of its fields, and passes the body on unchanged. Limits
 //! inside it get them as [`RequestFields`]: a [`FieldKey`] makes a key of a field, [`Reserve::json`](crate::settle::Reserve::json) a
@@ -33,18 +33,23 @@
 //! # }
 //! ```
 //!
+//! # Forms
+//! A body whose `Content-Type` is `application/x-www-form-urlencoded` is read as a form, where a dot is a part of a name: `user=ada&n.best=2`. A name
+//! that occurs twice has no value that can be read.
+//!
 //! # When not to use it
 //! - If a header has the same value: it needs no body.
-//! - As proof of anything: clients write any value into a body, and may write a name twice; it counts with its last value, as in
-//!   `serde_json`. So put a limit for all models beside the limits for each.
+//! - As proof of anything: clients write any value into a body, and may write a name twice; in JSON it counts with its last value,
+//!   as in `serde_json`. So put a limit for all models beside the limits for each.
 //!
 //! # Bodies that cannot be read
-//! A client must not choose whether a limit applies. So a body that is encoded, is not a JSON object, is too long or too slow may have any
+//! A client must not choose whether a limit applies. So a body that is encoded, is neither a JSON object nor a form, is too long or too slow may have any
 //! value in each field, unless you [choose otherwise](OnUnreadable): a condition by [`RequestFields::may_be`] holds, a [`FieldKey`] is
 //! a bucket of such requests, and [`Reserve::json`](crate::settle::Reserve::json) reserves the most. The same holds for a field
 //! that is `null`, a list or an object; and a reservation also takes a negative number, or one that is not whole, for unreadable.
 
 mod body;
+mod form;
 mod key;
 mod layer;
 mod read;

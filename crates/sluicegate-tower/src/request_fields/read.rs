@@ -4,14 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use http::StatusCode;
+use http::{HeaderMap, StatusCode};
 use sluicegate_core::ConfigError;
 
 use crate::json::{FieldPath, FieldValue, read_object};
 use crate::key::text::unreadable;
 use crate::key::{MissingKey, RequestView};
+use crate::request_fields::form::{is_form, read_form};
 
-/// The fields of a request's JSON that a [`RequestFieldsLayer`](crate::request_fields::RequestFieldsLayer) has found, in the extensions of
+/// The fields of a request's JSON or form that a [`RequestFieldsLayer`](crate::request_fields::RequestFieldsLayer) has found, in the extensions of
 /// the request. Cheap to clone.
 ///
 /// ```
@@ -35,13 +36,13 @@ enum FieldsRead {
 }
 
 /// The treatment of a request whose body cannot be read, although a condition, a key or a cost asks for it: a body that is encoded
-/// (`Content-Encoding`), is not a JSON object, is longer or slower than the bounds, or comes while too many are being read, and that of a
+/// (`Content-Encoding`), is neither a JSON object nor a form, is longer or slower than the bounds, or comes while too many are being read, and that of a
 /// request for an upgrade. Written as `match`, `skip`, or the status of a refusal, such as `415`.
 ///
 /// | | the request | take it when |
 /// |---|---|---|
 /// | [`Match`](Self::Match) | may have any value in each field: all conditions hold, its key is a bucket for such requests, its cost the most | a client shall not choose whether a limit applies |
-/// | [`Reject`](Self::Reject) | is refused | every legitimate client sends JSON |
+/// | [`Reject`](Self::Reject) | is refused | every legitimate client sends JSON or a form |
 /// | [`Skip`](Self::Skip) | has no fields | another limit counts it |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -62,12 +63,12 @@ impl RequestFields {
         Self(FieldsRead::Found(fields.into_iter().collect()))
     }
 
-    /// The fields of a body; `None` if it is not a JSON object. An empty body has no fields.
-    pub(super) fn in_text(text: &[u8], paths: &[FieldPath]) -> Option<Self> {
+    /// The fields of a body; `None` if it is neither a JSON object nor a form. An empty body has no fields.
+    pub(super) fn in_body(head: &HeaderMap, text: &[u8], paths: &[FieldPath]) -> Option<Self> {
         if text.is_empty() {
             return Some(Self::found([]));
         }
-        let values = read_object(text, paths)?;
+        let values = if is_form(head) { read_form(text, paths) } else { read_object(text, paths) }?;
         Some(Self::found(paths.iter().cloned().zip(values).filter_map(|(path, value)| Some((path, value?)))))
     }
 
@@ -118,7 +119,7 @@ impl RequestFields {
         match self.0 {
             FieldsRead::Unreadable(OnUnreadable::Reject(status)) => Some(
                 MissingKey::new(
-                    "the body cannot be read: send a JSON object, not compressed and not too long",
+                    "the body cannot be read: send a JSON object or a form, not compressed and not too long",
                 )
                 .rejecting(status),
             ),

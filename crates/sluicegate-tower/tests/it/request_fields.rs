@@ -68,6 +68,7 @@ async fn a_body_that_cannot_be_read_may_have_any_value_and_goes_on_unchanged() {
     let utf16: Vec<u8> = ASKED.encode_utf16().flat_map(u16::to_le_bytes).collect();
     let long = format!("{{\"model\": \"large\", \"pad\": \"{}\"}}", "x".repeat(1_000));
     let (any, large, plain) = (Some("any"), Some("large"), &[][..]);
+    let form = &[("content-type", "application/x-www-form-urlencoded")][..];
     let skipping = layer().on_unreadable(OnUnreadable::Skip);
     for (case, layer, fields, body, expected) in [
         ("gzip", layer(), &[("content-encoding", "gzip")][..], ASKED.into(), any),
@@ -80,6 +81,20 @@ async fn a_body_that_cannot_be_read_may_have_any_value_and_goes_on_unchanged() {
         ("too long", layer().at_most(500), plain, long.clone().into(), any),
         ("not too long", layer().at_most(5_000), plain, long.into(), large),
         ("form", layer(), plain, "model=large".into(), any),
+        ("typed form", layer(), form, "a=1&m%6fdel=l%61rge".into(), large),
+        (
+            "form of a browser",
+            layer(),
+            &[("content-type", "Application/X-WWW-Form-Urlencoded ; charset=utf-8")],
+            "model=large".into(),
+            large,
+        ),
+        ("form without it", layer(), form, "models=large&model%20=large".into(), None),
+        ("form with it twice", layer(), form, "model=small&model=large".into(), any),
+        ("json as a form", layer(), form, ASKED.into(), large),
+        ("json that is a form too", layer(), form, r#"{"model": "small", "x": "&model=large&"}"#.into(), any),
+        ("form with a brace", layer(), form, "model=large&x={".into(), any),
+        ("neither", layer(), form, "{model: 'large'}".into(), any),
         ("cut off", layer(), plain, ASKED[..ASKED.len() - 1].into(), any),
         ("more behind it", layer(), plain, format!("{ASKED}{ASKED}").into(), any),
         ("list", layer(), plain, format!("[{ASKED}]").into(), any),
