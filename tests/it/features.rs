@@ -20,6 +20,7 @@ const ALLOWED: &[(&str, usize, &str)] = &[
     ),
     ("core/src/suspension/strike.rs", 1, "a line in the log more"),
     ("core/src/store/permits.rs", 1, "without tokio there is no runtime on which permits could be reported"),
+    ("overflow/src/layer/gate.rs", 1, "what is told to a recorder"),
     ("redis/src/connection/server/url.rs", 1, "a URL that needs it is refused, and the error names it"),
     ("redis/src/connection/server/tls.rs", 4, "with a certificate, which cannot be set without it"),
     ("rules/src/compile/store.rs", 1, "a program without Redis says so, and knows nothing of one"),

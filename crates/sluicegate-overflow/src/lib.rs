@@ -47,8 +47,8 @@
 //!
 //! # While visitors wait
 //! [`set_rate`](WaitingRoom::set_rate) and [`set_mode`](WaitingRoom::set_mode) change the rate, pause the room and open it to all; operators
-//! can do the same on the status page, which takes a room by `StatusPageBuilder::room`. With the feature `metrics`, `WaitingRoom::measure`
-//! exports the numbers of a room.
+//! can do the same on the status page, which takes a room by `StatusPageBuilder::room`. With the feature `metrics`, a room exports
+//! its numbers while requests come.
 //!
 //! # In a rules file
 //! [`Rooms`] are the waiting rooms that a rules file of `sluicegate` names, by `on_exceeded: room`: operators write rates and conditions,

@@ -216,11 +216,14 @@ pub enum Undecided {
     QueueFull,
     /// The key or the tier of the request was looked up, and did not come in time.
     LookupTimeout,
+    /// The server is set up wrongly: it passes no peer address on, an extractor fails, or the limits cannot be decided. The request gets a 5xx,
+    /// and the log has the cause.
+    Mistake,
 }
 
 listed!(Undecided, "All reasons, in their order.", "The word for the reason, in metrics and logs.":
     Exempt => "exempt", Blocked => "blocked", MissingKey => "missing_key", UnknownTier => "unknown_tier",
-    QueueFull => "queue_full", LookupTimeout => "lookup_timeout");
+    QueueFull => "queue_full", LookupTimeout => "lookup_timeout", Mistake => "mistake");
 
 /// Why a forwarded header of a trusted proxy did not identify a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

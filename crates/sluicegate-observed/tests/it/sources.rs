@@ -190,7 +190,7 @@ async fn each_notice_reaches_a_listener_once_around_a_store_with_a_fallback() {
     let replaced = Policy::gcra("p", "6/min").build().expect("a policy");
     p.replace(replaced, Inherit::Spent).expect("it fits");
     let expected = [
-        &["Undecided"; 6][..],
+        &["Undecided"; Undecided::ALL.len()][..],
         &["TurnGivenUp", "Paused"],
         &["ForwardedFault"; 4],
         &["PermitTaken", "PermitRefused", "Suspended", "PolicyReplaced"],

@@ -64,6 +64,8 @@ type EntryStep<B, E> = Step<AdmittedVisitor, Box<EntryWait>, Result<Response<B>,
 impl WaitingRoomLayer {
     /// Continues with the key, if anything depends on it.
     fn begin_with<B: From<Bytes>, E>(&self, request: RequestView<'_>) -> EntryStep<B, E> {
+        #[cfg(feature = "metrics")]
+        self.room.measure_seldom();
         let room = &self.room.0;
         let shown = ShownTickets::of(request, room);
         match &room.client {

@@ -174,6 +174,8 @@ impl WaitingRoomBuilder {
             page: self.page,
             lots: RandomState::new(),
             drawn: AtomicU64::new(0),
+            #[cfg(feature = "metrics")]
+            measured_second: AtomicU64::new(0),
         })))
     }
 }

@@ -1,13 +1,15 @@
 //! The numbers of a room for a monitoring system.
 
+use std::sync::atomic::Ordering;
+
 use metrics::{counter, gauge};
 
 use crate::line::LineMode;
 use crate::room::WaitingRoom;
 
 impl WaitingRoom {
-    /// Exports the current numbers through the `metrics` facade, with the name of the room as the label `room`. Call it before each scrape, or
-    /// once a second; a room exports nothing by itself.
+    /// Exports the current numbers through the `metrics` facade, with the name of the room as the label `room`. The room does so by itself once
+    /// a second while requests come; call this before a scrape for the numbers of a room that no request asks.
     ///
     /// | name | kind | counts |
     /// |---|---|---|
@@ -45,5 +47,14 @@ impl WaitingRoom {
         gauge!("waiting_room_wait_seconds", "room" => room.clone()).set(wait);
         counter!("waiting_room_admitted_total", "room" => room.clone()).absolute(now.admitted);
         counter!("waiting_room_passed_over_total", "room" => room).absolute(now.passed_over);
+    }
+
+    /// Exports the numbers, unless that was done in this second.
+    pub(crate) fn measure_seldom(&self) {
+        let second = self.0.clock.now_us() / 1_000_000;
+        // Relaxed: at worst two threads export them in the same second.
+        if self.0.measured_second.swap(second, Ordering::Relaxed) != second {
+            self.measure();
+        }
     }
 }

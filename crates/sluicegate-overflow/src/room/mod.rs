@@ -57,6 +57,9 @@ pub(crate) struct RoomParts {
     pub(crate) page: Arc<PageFn>,
     lots: RandomState,
     drawn: AtomicU64,
+    /// The second in which the numbers were last exported.
+    #[cfg(feature = "metrics")]
+    measured_second: AtomicU64,
 }
 
 /// Draws the page.

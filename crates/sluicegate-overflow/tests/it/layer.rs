@@ -339,3 +339,18 @@ async fn a_paused_room_and_one_that_is_not_open_say_so_on_a_page_of_ones_own() {
     assert!(place.send(browser()).await.is_in());
     assert!(place.room.set_rate("0/s").await.unwrap_err().to_string().contains("the limit is 0"));
 }
+
+/// Rooms once were in no metric, unless the application called `measure`.
+#[cfg(feature = "metrics")]
+#[tokio::test]
+async fn a_room_exports_its_numbers_while_requests_come() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    let _here = metrics::set_default_local_recorder(&recorder);
+    let place = Place::new("1/s", |room| room);
+    for _ in 0..2 {
+        place.get("").await;
+        place.clock.advance(Duration::from_secs(1));
+    }
+    let exported = recorder.handle().render();
+    assert!(exported.contains(r#"waiting_room_admitted_total{room="sale"} 1"#), "{exported}");
+}

@@ -42,7 +42,7 @@
 //!
 //! | field | value |
 //! |---|---|
-//! | `rate_limit.outcome` | [`allowed`, `rejected`, `impossible`, `suspended`](sluicegate_core::Outcome::as_str); `delayed` for a request that waits for its turn; for a refusal without a decision [the reason](sluicegate_core::store::Undecided::as_str), `outage`, `lookup_timeout` or `error` |
+//! | `rate_limit.outcome` | [`allowed`, `rejected`, `impossible`, `suspended`](sluicegate_core::Outcome::as_str); `delayed` for a request that waits for its turn; for a refusal without a decision [the reason](sluicegate_core::store::Undecided::as_str), or `outage` |
 //! | `rate_limit.policy` | the policy that refused, or else the tightest one; with nested layers, of all of them |
 //! | `rate_limit.remaining` | the units left in its quota |
 //! | `rate_limit.decided_by` | [`store`, `lease`, `cache`, `fallback`, `outage`](sluicegate_core::store::DecidedBy::as_str) |

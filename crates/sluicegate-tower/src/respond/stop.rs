@@ -78,12 +78,14 @@ impl Stop {
     /// The reason why no store was asked, if none was.
     pub(crate) fn undecided(&self) -> Option<Undecided> {
         match self {
+            Self::Mistake(_) => Some(Undecided::Mistake),
+            Self::MissingKey(_, status) if status.is_server_error() => Some(Undecided::Mistake),
             Self::MissingKey(..) => Some(Undecided::MissingKey),
             Self::UnknownTier(..) => Some(Undecided::UnknownTier),
             Self::Plain(RefusalReason::QueueFull(_)) => Some(Undecided::QueueFull),
             Self::Plain(RefusalReason::Blocked(_)) => Some(Undecided::Blocked),
             Self::Plain(RefusalReason::LookupTimeout(_)) => Some(Undecided::LookupTimeout),
-            Self::Decided(_) | Self::Mistake(_) | Self::Plain(_) => None,
+            Self::Decided(_) | Self::Plain(_) => None,
         }
     }
 }

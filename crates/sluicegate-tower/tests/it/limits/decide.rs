@@ -79,6 +79,7 @@ async fn a_store_hears_once_of_each_request_that_it_is_not_asked_about() {
     let waits =
         Policy::gcra("waits", "1/s").wait_up_to(Duration::from_secs(9)).on(Arc::clone(&store)).unwrap();
     let plans = Policy::gcra("plans", "9/s").on(Arc::clone(&store)).unwrap();
+    let peers = Policy::gcra("peers", "9/s").on(Arc::clone(&store)).unwrap();
     let tiers = Tiers::builder(&plans).tier("free", "9/s");
     let plan = Limit::tiered(tiers.reject_unknown(StatusCode::FORBIDDEN).build().unwrap(), |request| {
         request.headers.get("x-plan")?.to_str().ok()
@@ -86,6 +87,7 @@ async fn a_store_hears_once_of_each_request_that_it_is_not_asked_about() {
     let limit = by_header(waits).on_missing_key(OnMissingKey::Reject(StatusCode::UNAUTHORIZED));
     let layer = RateLimitLayer::builder(limit)
         .and(plan.only_if(path_in(["/plan"]).unwrap()))
+        .and(Limit::new(peers).only_if(path_in(["/peer"]).unwrap()))
         .exempt(path_in(["/health"]).unwrap())
         .deny(path_in(["/admin"]).unwrap())
         .longest_queue(1)
@@ -93,7 +95,7 @@ async fn a_store_hears_once_of_each_request_that_it_is_not_asked_about() {
         .unwrap();
     let service = layer.layer(Handler::default());
     let to = |path: &str| Request::get(path).header("x-key", "bob").body(()).unwrap();
-    for request in [to("/health"), to("/admin"), anonymous(), to("/plan"), from("ada")] {
+    for request in [to("/health"), to("/admin"), anonymous(), to("/plan"), to("/peer"), from("ada")] {
         send(&service, request).await;
     }
     let (waiting, full) = (send(&service, from("ada")), send(&service, from("ada")));
@@ -109,6 +111,7 @@ async fn a_store_hears_once_of_each_request_that_it_is_not_asked_about() {
         format!("{:?} -", Undecided::Blocked),
         format!("{:?} waits", Undecided::MissingKey),
         format!("{:?} plans", Undecided::UnknownTier),
+        format!("{:?} peers", Undecided::Mistake),
         format!("{:?} waits", Undecided::QueueFull),
         "TurnGivenUp waits".to_owned(),
     ];
