@@ -20,7 +20,7 @@
 //! ```
 //!
 //! # When to use it
-//! - To limit something that is not a request: mails, jobs, terminal logins.
+//! - To limit something that is not a request: mails, jobs, SSH logins.
 //! - To write a [`Store`] or a [store wrapper](wrap): this crate is enough for that.
 //!
 //! # When not to use it

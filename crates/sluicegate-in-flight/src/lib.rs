@@ -14,7 +14,7 @@
 //! # }
 //! ```
 //!
-//! For work that takes long: a limit on how often work begins does not limit how much
+//! Use it for work that takes long, because a limit on how often work begins does not limit how much
 //! of it runs at once. If the work takes only milliseconds, a rate is the better limit.
 //!
 //! | | a rate ([`Policy`](sluicegate_core::Policy)) | in flight |

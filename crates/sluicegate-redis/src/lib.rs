@@ -16,8 +16,8 @@
 //! # }
 //! ```
 //!
-//! Put a `Resilient` store around it in production (feature `resilient` of the core, `redis` of
-//! `sluicegate`). A bare Redis store also follows each policy's [`OnOutage`](sluicegate_core::OnOutage), but
+//! Put a `Resilient` store around it in production (of `sluicegate-resilient`, which the feature `redis` of
+//! `sluicegate` has). A bare Redis store also follows each policy's [`OnOutage`](sluicegate_core::OnOutage), but
 //! calls a hanging server again for every request, and decides with whole quotas while there is no answer.
 //!
 //! # When to use it
@@ -31,7 +31,7 @@
 //! - If a limit per instance is enough, such as protection against overload: give each instance
 //!   its [share](sluicegate_core::Policy::share) in memory.
 //! - For limits in flight that adapt to what a service can bear: each process finds that out by
-//!   by itself.
+//!   itself.
 //! - For sliding logs of more than 2,000 entries.
 //!
 //! # How it works
