@@ -36,29 +36,21 @@
 
 pub mod adaptive;
 mod builder;
-mod busy;
-mod give;
 mod in_flight;
 #[cfg(feature = "serde")]
 mod json;
 mod line;
 mod permit;
-mod place;
-mod registry;
-mod request;
+mod pool;
 mod service;
-mod settings;
 mod shared;
 mod status;
 mod table;
 
 pub use sluicegate_core::store::{Class, DemandsOf, PermitDemand, PermitGrant, SharedPermits};
 
-pub use self::builder::InFlightBuilder;
-pub use self::busy::{NoPermit, NoPermitKind};
+pub use self::builder::{AdaptiveBuilder, InFlightBuilder};
 pub use self::in_flight::InFlight;
-pub use self::permit::{Acquire, Permit};
-pub use self::request::PermitRequest;
-pub use self::settings::AdaptiveBuilder;
+pub use self::permit::{Acquire, NoPermit, NoPermitKind, Permit, PermitRequest};
 pub use self::shared::Sharing;
 pub use self::status::{AdaptiveMoment, AdaptiveStatus, SharedStatus};

@@ -2,20 +2,20 @@
 //!
 //! A request waits in the queue of its class and its tenant. A free permit goes to the most important class, within it to the
 //! tenant with the fewest permits by its weight, and in that tenant's queue to the oldest request, or the newest under overload.
+//!
+//! The tenants of a class stand in two orders, so that neither the next one nor the one that loses a place is searched for among all of
+//! them. A tenant moves only when its own requests or permits change, with some tens of comparisons among thousands.
 
-use std::collections::HashMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::task::Waker;
+use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use sluicegate_core::key::Key;
-use smallvec::SmallVec;
 
-use self::queues::{ClassQueues, TenantQueue, WaitingRequest};
 use crate::Class;
-use crate::place::QueuePlace;
-
-mod queues;
+use crate::pool::{Displaced, PermitAsk, QueuePlace, Seat, Wakers};
 
 /// Permits in use, and the requests that wait for one.
 pub(super) struct PermitLine {
@@ -29,15 +29,6 @@ pub(super) struct PermitLine {
     next: u64,
 }
 
-/// A request that competes for a permit.
-pub(super) struct Contender<'a> {
-    pub(super) class: Class,
-    pub(super) tenant: &'a Key,
-    /// The weight of its tenant: the fair share of the permits, in proportion to the weights of others.
-    pub(super) weight: u64,
-    pub(super) now_us: u64,
-}
-
 /// Bounds of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueBounds {
@@ -49,17 +40,9 @@ pub(super) struct QueueBounds {
     pub(super) guaranteed: [u64; 4],
 }
 
-/// The place of a request in the queues.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Seat {
-    pub(super) class: Class,
-    number: u64,
-    /// The longest wait of this request.
-    pub(super) longest_us: u64,
-}
-
-/// Tasks to be woken, outside the lock.
-pub(super) type Wakers = SmallVec<[Waker; 1]>;
+/// A queue is standing if it was not empty for the longest wait of a request: the wait is then this many times shorter. 5 ms of
+/// 100 ms in the source.
+const SHORTER: u64 = 20;
 
 impl PermitLine {
     pub(super) fn new(is_fair: bool) -> Self {
@@ -132,28 +115,29 @@ impl PermitLine {
     /// is none.
     pub(super) fn wait(
         &mut self,
-        asks: &Contender<'_>,
+        ask: &PermitAsk<'_>,
         waits: &QueueBounds,
-    ) -> Option<(Arc<QueuePlace>, Seat, Displaced)> {
+        now_us: u64,
+    ) -> Option<(Seat, Displaced)> {
         if waits.longest_us == 0 || waits.queue == 0 {
             return None;
         }
-        let least = if self.waiting_in_all() < waits.queue { None } else { Some(self.least(asks)?) };
+        let least = if self.waiting_in_all() < waits.queue { None } else { Some(self.least(ask)?) };
         let lost = least.and_then(|(class, tenant, number)| {
             let request = self.remove(class, &tenant, number)?;
             Some((class, request.key, request.place.lose()))
         });
-        let place = Arc::<QueuePlace>::default();
-        let number = self.next;
+        let (place, number) = (Arc::<QueuePlace>::default(), self.next);
         self.next += 1;
-        let (place_of, key) = (Arc::clone(&place), asks.tenant.clone());
-        let request = WaitingRequest { place: place_of, key, weight: asks.weight.max(1) };
-        let tenant = self.only.as_ref().unwrap_or(asks.tenant);
+        let (seat_place, key) = (Arc::clone(&place), ask.key.clone());
+        let tenant = self.only.as_ref().unwrap_or(ask.key);
         let in_use = self.counted(tenant);
-        let queue = self.queues[asks.class.place()].add(tenant, (number, request), in_use, asks.now_us);
-        let is_standing = queue.is_standing(asks.now_us, waits.longest_us);
+        let request = WaitingRequest { place, key, weight: ask.weight.max(1) };
+        let queue = self.queues[ask.class.place()].add(tenant, number, request, in_use, now_us);
+        let is_standing = queue.is_standing(now_us, waits.longest_us);
         let longest_us = if is_standing { waits.longest_us / SHORTER } else { waits.longest_us };
-        Some((place, Seat { class: asks.class, number, longest_us }, lost))
+        let longest = Some(Duration::from_micros(longest_us));
+        Some((Seat { place: seat_place, class: ask.class, number, longest, ticket: None }, lost))
     }
 
     /// Takes a request out of its queue.
@@ -190,17 +174,17 @@ impl PermitLine {
 
     /// The waiting request that loses its place to this one: of the least important class, and there of the tenant that has and wants
     /// the most by its weight. It is the oldest request, which would leave first in any case. `None` if no request is less important.
-    fn least(&self, asks: &Contender<'_>) -> Option<(Class, Key, u64)> {
+    fn least(&self, ask: &PermitAsk<'_>) -> Option<(Class, Key, u64)> {
         let class = Class::ALL.into_iter().rev().find(|class| self.queues[class.place()].waiting() > 0)?;
         let queues = &self.queues[class.place()];
         let (tenant, queue) = queues.greediest()?;
-        let loses = class > asks.class || {
-            let asking = self.only.as_ref().unwrap_or(asks.tenant);
+        let loses = class > ask.class || {
+            let asking = self.only.as_ref().unwrap_or(ask.key);
             let own = self.counted(asking) + queues.of(asking).map_or(0, TenantQueue::waiting);
             let [theirs, ours] = [self.counted(tenant) + queue.waiting(), own + 1].map(u128::from);
-            class == asks.class
+            class == ask.class
                 && tenant != asking
-                && theirs * u128::from(asks.weight.max(1)) > ours * u128::from(queue.weight())
+                && theirs * u128::from(ask.weight.max(1)) > ours * u128::from(queue.weight())
         };
         loses.then(|| (class, tenant.clone(), queue.oldest()))
     }
@@ -223,9 +207,169 @@ impl PermitLine {
     }
 }
 
-/// The class and the key of a request that has lost its place to another one, and the waker to call.
-pub(super) type Displaced = Option<(Class, Key, Option<Waker>)>;
+/// The waiting requests of a class.
+#[derive(Default)]
+struct ClassQueues {
+    by_tenant: HashMap<Key, TenantQueue, RandomState>,
+    /// By permits in use for each weight: the first tenant is served next.
+    to_serve: BTreeMap<TenantRank, Key>,
+    /// By weight for each permit that is in use or waited for: the first tenant has and wants the most.
+    to_lose: BTreeMap<TenantRank, Key>,
+    waiting: usize,
+}
 
-/// A queue is standing if it was not empty for the longest wait of a request: the wait is then this many times shorter. 5 ms of
-/// 100 ms in the source.
-const SHORTER: u64 = 20;
+/// The waiting requests of a class and a tenant. Empty queues do not exist.
+struct TenantQueue {
+    /// The requests by their number, which is the order of their arrival.
+    requests: BTreeMap<u64, WaitingRequest>,
+    /// The time at which the queue was last empty.
+    since_us: u64,
+    /// Its position among other tenants: to be served, and to lose a place.
+    ranks: Option<[TenantRank; 2]>,
+}
+
+/// A request that waits.
+struct WaitingRequest {
+    place: Arc<QueuePlace>,
+    /// The key of the request, also where tenants are not distinguished.
+    key: Key,
+    /// At least 1.
+    weight: u64,
+}
+
+impl ClassQueues {
+    fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// The tenant with the fewest permits by its weight; of equal tenants, the one with the oldest request.
+    fn first(&self) -> Option<(&Key, &TenantQueue)> {
+        self.head(&self.to_serve)
+    }
+
+    /// The tenant that has and wants the most by its weight; of equal tenants, the one with the oldest request.
+    fn greediest(&self) -> Option<(&Key, &TenantQueue)> {
+        self.head(&self.to_lose)
+    }
+
+    fn of(&self, tenant: &Key) -> Option<&TenantQueue> {
+        self.by_tenant.get(tenant)
+    }
+
+    /// Adds the newest request of a tenant that has this many permits; returns its queue.
+    fn add(
+        &mut self,
+        tenant: &Key,
+        number: u64,
+        request: WaitingRequest,
+        in_use: u64,
+        now_us: u64,
+    ) -> &TenantQueue {
+        let begun = TenantQueue { requests: BTreeMap::new(), since_us: now_us, ranks: None };
+        let queue = self.by_tenant.entry(tenant.clone()).or_insert(begun);
+        queue.requests.insert(number, request);
+        self.waiting += 1;
+        self.rank(tenant, in_use);
+        &self.by_tenant[tenant]
+    }
+
+    /// Takes out a request of a tenant that has this many permits.
+    fn remove(&mut self, tenant: &Key, number: u64, in_use: u64) -> Option<WaitingRequest> {
+        let removed = self.by_tenant.get_mut(tenant)?.requests.remove(&number)?;
+        self.waiting -= 1;
+        self.rank(tenant, in_use);
+        Some(removed)
+    }
+
+    /// Moves a tenant to its position after its requests or its permits have changed.
+    fn rank(&mut self, tenant: &Key, in_use: u64) {
+        let Some(queue) = self.by_tenant.get_mut(tenant) else { return };
+        let ranks = queue.now_ranks(in_use);
+        let before = std::mem::replace(&mut queue.ranks, ranks);
+        for (order, place) in [&mut self.to_serve, &mut self.to_lose].into_iter().zip(0..) {
+            let known = before.and_then(|ranks| order.remove(&ranks[place]));
+            if let Some(ranks) = ranks {
+                order.insert(ranks[place], known.unwrap_or_else(|| tenant.clone()));
+            }
+        }
+        if ranks.is_none() {
+            self.by_tenant.remove(tenant);
+        }
+    }
+
+    fn head(&self, order: &BTreeMap<TenantRank, Key>) -> Option<(&Key, &TenantQueue)> {
+        let (_, tenant) = order.first_key_value()?;
+        self.by_tenant.get_key_value(tenant)
+    }
+}
+
+impl TenantQueue {
+    /// Whether the queue was not empty for the longest wait of a request.
+    fn is_standing(&self, now_us: u64, longest_us: u64) -> bool {
+        now_us.saturating_sub(self.since_us) > longest_us
+    }
+
+    fn waiting(&self) -> u64 {
+        self.requests.len() as u64
+    }
+
+    fn oldest(&self) -> u64 {
+        self.requests.first_key_value().map_or(u64::MAX, |(number, _)| *number)
+    }
+
+    fn newest(&self) -> u64 {
+        self.requests.last_key_value().map_or(u64::MAX, |(number, _)| *number)
+    }
+
+    /// The weight of the newest request.
+    fn weight(&self) -> u64 {
+        self.requests.last_key_value().map_or(1, |(_, request)| request.weight)
+    }
+
+    /// `None` if no request waits.
+    fn now_ranks(&self, in_use: u64) -> Option<[TenantRank; 2]> {
+        let (oldest, weight) = (*self.requests.first_key_value()?.0, self.weight());
+        let wants = in_use + self.waiting();
+        Some([
+            TenantRank { part: in_use, of: weight, oldest },
+            TenantRank { part: weight, of: wants, oldest },
+        ])
+    }
+}
+
+/// The position of a tenant: by a ratio, and of equal ratios the one with the oldest request. No two tenants of a class have the same.
+#[derive(Clone, Copy, Debug)]
+struct TenantRank {
+    part: u64,
+    /// Not 0.
+    of: u64,
+    oldest: u64,
+}
+
+impl Ord for TenantRank {
+    /// By cross products, so that no rounding is needed.
+    fn cmp(&self, other: &Self) -> Ordering {
+        #[cfg(test)]
+        tests::COMPARISONS.with(|counted| counted.set(counted.get() + 1));
+        let product = |part: u64, of: u64| u128::from(part) * u128::from(of);
+        let ratio = product(self.part, other.of).cmp(&product(other.part, self.of));
+        ratio.then(self.oldest.cmp(&other.oldest))
+    }
+}
+
+impl PartialOrd for TenantRank {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for TenantRank {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for TenantRank {}
+
+#[cfg(test)]
+mod tests;

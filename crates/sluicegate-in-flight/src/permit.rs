@@ -1,21 +1,196 @@
-//! A permit, and the wait for one: [`Permit`] and [`Acquire`].
+//! Permits, requests for them, and the wait for one: [`Permit`], [`PermitRequest`] and [`Acquire`].
 
+use std::error::Error;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use sluicegate_core::key::Key;
+use sluicegate_core::key::{AsKey, Key, KeyRef};
+use sluicegate_core::store::{Event, Subject};
 
 use crate::adaptive::Outcome;
-use crate::line::{Displaced, Seat};
-use crate::place::{Ended, QueuePlace};
-use crate::service::ServicePermit;
-use crate::shared::PermitTicket;
-use crate::{InFlight, NoPermit, NoPermitKind};
+use crate::pool::{Ended, Fate, Move, PermitAsk, PermitRecord, PermitReply, Seat};
+use crate::{Class, InFlight};
+
+impl InFlight {
+    /// Begins a request for a permit, with more settings than its key.
+    pub fn request(&self, key: impl AsKey) -> PermitRequest {
+        key.with_key(|key| PermitRequest {
+            in_flight: self.clone(),
+            key: key.to_key(),
+            class: Class::default(),
+            weight: 1,
+        })
+    }
+
+    /// Takes a permit now, if one is free and no request waits for it. A permit that instances [share](InFlightBuilder::on) needs a
+    /// call: use [`attempt`](PermitRequest::attempt), which does not wait for a permit to come back.
+    ///
+    /// # Errors
+    /// [`NoPermitKind::Permits`] when all permits of the key are in use; [`NoPermitKind::Shared`] when a store has to be asked.
+    pub fn try_acquire(&self, key: impl AsKey) -> Result<Permit, NoPermit> {
+        self.request(key).try_acquire()
+    }
+
+    /// Takes a permit as soon as there is one: first come, first served, in the order of the calls.
+    ///
+    /// The caller bounds the wait, for example with `tokio::time::timeout`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// use sluicegate_in_flight::InFlight;
+    ///
+    /// let reports = InFlight::new("reports", 1)?;
+    /// let first = reports.try_acquire("ada")?;
+    /// let second = tokio::time::timeout(Duration::from_secs(1), reports.acquire("ada")).await;
+    /// assert!(second.is_err());
+    /// drop(first);
+    /// assert!(reports.acquire("ada").await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The future gives [`NoPermitKind::Queue`] at once when the queue is full.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the queue; a permit that was given to it goes to the next request.
+    pub fn acquire(&self, key: impl AsKey) -> Acquire {
+        self.request(key).acquire()
+    }
+
+    /// A permit, or a place in the queue.
+    fn enter(self, ask: PermitAsk<'_>) -> Acquire {
+        let key = ask.key.clone();
+        Acquire(AcquireState::Ready(match self.0.pool.ask(&ask) {
+            PermitReply::Taken(record) => Ok(self.give(key, record)),
+            PermitReply::Spared(record) => {
+                self.tell_shed(key.as_ref(), record.class, false);
+                Ok(self.give(key, record))
+            }
+            PermitReply::Waiting(seat, displaced) => {
+                if let Some((class, key, waker)) = displaced {
+                    self.tell_shed(key.as_ref(), class, true);
+                    waker.into_iter().for_each(Waker::wake);
+                }
+                let pending = PendingPermit { in_flight: self, key, seat, is_shed: false };
+                return Acquire(AcquireState::Waiting(pending));
+            }
+            PermitReply::Full(kind) => Err(self.refuse(key.as_ref(), ask.class, kind)),
+        }))
+    }
+
+    fn give(&self, key: Key, record: PermitRecord) -> Permit {
+        self.0.reports.tell(|| Event::PermitTaken(Subject::of(&self.0.name).with_key(key.as_ref())));
+        Permit { in_flight: self.clone(), key, record, is_answered: AtomicBool::new(false) }
+    }
+
+    fn refuse(&self, key: KeyRef<'_>, class: Class, kind: NoPermitKind) -> NoPermit {
+        if self.is_adaptive() {
+            self.tell_shed(key, class, true);
+        } else {
+            self.0.reports.tell(|| Event::PermitRefused(Subject::of(&self.0.name).with_key(key)));
+        }
+        self.none(kind)
+    }
+
+    fn none(&self, kind: NoPermitKind) -> NoPermit {
+        let (name, permits, retry_after) = (self.0.name.clone(), self.permits(), self.drains_in());
+        NoPermit { kind, name, permits, retry_after }
+    }
+
+    /// Notifies listeners of a request that a limit that adapts has refused, or would have if it were enforced.
+    fn tell_shed(&self, key: KeyRef<'_>, class: Class, is_enforced: bool) {
+        self.0.reports.tell(|| {
+            let subject = Subject::of(&self.0.name).with_key(key);
+            Event::Shed { subject, class, is_enforced }
+        });
+    }
+
+    /// Notifies listeners if the number has changed.
+    fn tell_moved(&self, Move { from, to }: Move) {
+        if from != to {
+            self.0.reports.tell(|| Event::LimitMoved { subject: Subject::of(&self.0.name), from, to });
+        }
+    }
+}
+
+/// A request for a permit; made by [`InFlight::request`].
+///
+/// Class and weight count if the limit [adapts](InFlight::adaptive); a limit with a fixed number for each key ignores them.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is asked until `acquire` or `try_acquire` is called"]
+pub struct PermitRequest {
+    in_flight: InFlight,
+    key: Key,
+    class: Class,
+    weight: u64,
+}
+
+impl PermitRequest {
+    /// The limit that the request asks.
+    pub fn in_flight(&self) -> &InFlight {
+        &self.in_flight
+    }
+
+    /// Sets the importance of the request. Default: [`Class::Critical`].
+    pub fn class(mut self, class: Class) -> Self {
+        self.class = class;
+        self
+    }
+
+    /// Sets the share of its key in proportion to the shares of others, if the limit is [shared by
+    /// keys](crate::AdaptiveBuilder::fair). The newest request of a key sets it for all of them. Default: 1, which is the least.
+    pub fn weight(mut self, weight: u64) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// As [`InFlight::try_acquire`].
+    ///
+    /// # Errors
+    /// As [`InFlight::try_acquire`].
+    pub fn try_acquire(self) -> Result<Permit, NoPermit> {
+        let in_flight = self.in_flight.clone();
+        // A request that does not wait is answered at once, unless a store has to be asked.
+        self.attempt().now().unwrap_or_else(|_| Err(in_flight.none(NoPermitKind::Shared)))
+    }
+
+    /// Takes a permit if one is free and no request waits for it. It waits only for the answer of the store on which instances
+    /// [share](crate::InFlightBuilder::on) the permits; for permits of one process it is ready at once, as
+    /// [`try_acquire`](Self::try_acquire).
+    ///
+    /// # Errors
+    /// The future gives [`NoPermitKind::Permits`](NoPermitKind::Permits) when all permits of the key are in use, and
+    /// [`NoPermitKind::Outage`](NoPermitKind::Outage) when the store gives no answer and the limit then refuses.
+    ///
+    /// # Cancel safety
+    /// As [`InFlight::acquire`].
+    pub fn attempt(self) -> Acquire {
+        self.enter(false)
+    }
+
+    /// As [`InFlight::acquire`].
+    ///
+    /// # Errors
+    /// As [`InFlight::acquire`].
+    ///
+    /// # Cancel safety
+    /// As [`InFlight::acquire`].
+    pub fn acquire(self) -> Acquire {
+        self.enter(true)
+    }
+
+    fn enter(self, waits: bool) -> Acquire {
+        let Self { in_flight, key, class, weight } = self;
+        in_flight.enter(PermitAsk { key: &key, class, weight, waits })
+    }
+}
 
 /// One of the permits of a key, held until it is dropped.
 ///
@@ -25,38 +200,11 @@ use crate::{InFlight, NoPermit, NoPermitKind};
 pub struct Permit {
     in_flight: InFlight,
     key: Key,
-    of: PermitOf,
+    record: PermitRecord,
     is_answered: AtomicBool,
 }
 
-/// The record of a permit, by the kind of its limit.
-pub(super) enum PermitOf {
-    Each,
-    Service(ServicePermit),
-    Shared(Arc<PermitTicket>),
-}
-
-/// The record of a waiting request, by the kind of its limit.
-pub(super) enum SeatOf {
-    Each,
-    Service(Seat),
-    Shared(Arc<PermitTicket>),
-}
-
-/// The answer of a limit to a request.
-pub(super) enum PermitReply {
-    Taken(PermitOf),
-    /// The request has a permit, but would have none if the limit were enforced.
-    Spared(ServicePermit),
-    Waiting(Arc<QueuePlace>, SeatOf, Displaced),
-    Full(NoPermitKind),
-}
-
 impl Permit {
-    pub(super) fn new(in_flight: InFlight, key: Key, of: PermitOf) -> Self {
-        Self { in_flight, key, of, is_answered: AtomicBool::new(false) }
-    }
-
     /// The [`InFlight`] that the permit comes from.
     pub fn in_flight(&self) -> &InFlight {
         &self.in_flight
@@ -72,10 +220,8 @@ impl Permit {
     /// in use.
     pub fn answered(&self, outcome: Outcome) {
         // Relaxed: it only has to be done once.
-        if let PermitOf::Service(begun) = &self.of
-            && !self.is_answered.swap(true, Ordering::Relaxed)
-        {
-            self.in_flight.answered(begun, outcome);
+        if !self.is_answered.swap(true, Ordering::Relaxed) {
+            self.in_flight.tell_moved(self.in_flight.0.pool.answered(&self.record, outcome));
         }
     }
 
@@ -89,10 +235,8 @@ impl Permit {
     /// Whether the permit no longer counts, and may now belong to another instance: the store that [shares](crate::InFlightBuilder::on)
     /// it has not heard of this instance for its lease, or has lost its data. Permits of one process are never lost.
     pub fn is_lost(&self) -> bool {
-        match &self.of {
-            PermitOf::Shared(ticket) => self.in_flight.is_lost(&self.key, ticket),
-            PermitOf::Each | PermitOf::Service(_) => false,
-        }
+        let ticket = self.record.ticket.as_ref();
+        ticket.is_some_and(|ticket| self.in_flight.0.pool.is_lost(&self.key, ticket))
     }
 
     /// Waits until the permit [is lost](Self::is_lost), which most permits never are. Use it for work that has to stop then.
@@ -119,16 +263,15 @@ impl Permit {
     /// # Cancel safety
     /// It may be dropped at any time.
     pub fn lost(&self) -> impl Future<Output = ()> + Send + '_ {
-        poll_fn(|cx| match &self.of {
-            PermitOf::Shared(ticket) => ticket.poll_lost(cx),
-            PermitOf::Each | PermitOf::Service(_) => Poll::Pending,
-        })
+        let ticket = self.record.ticket.as_ref();
+        poll_fn(move |cx| ticket.map_or(Poll::Pending, |ticket| ticket.poll_lost(cx)))
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.in_flight.leave(&self.key, &self.of, *self.is_answered.get_mut());
+        let is_answered = *self.is_answered.get_mut();
+        self.in_flight.tell_moved(self.in_flight.0.pool.put_back(&self.key, &self.record, is_answered));
     }
 }
 
@@ -155,20 +298,11 @@ enum AcquireState {
 struct PendingPermit {
     in_flight: InFlight,
     key: Key,
-    place: Arc<QueuePlace>,
-    seat: SeatOf,
+    seat: Seat,
     is_shed: bool,
 }
 
 impl Acquire {
-    pub(super) fn ready(result: Result<Permit, NoPermit>) -> Self {
-        Self(AcquireState::Ready(result))
-    }
-
-    pub(super) fn waiting(in_flight: InFlight, key: Key, place: Arc<QueuePlace>, seat: SeatOf) -> Self {
-        Self(AcquireState::Waiting(PendingPermit { in_flight, key, place, seat, is_shed: false }))
-    }
-
     /// The result, if it is known without waiting; otherwise the wait itself.
     ///
     /// # Errors
@@ -188,9 +322,7 @@ impl Acquire {
     /// caller has the timer, and calls [`give_up`](Self::give_up) then.
     pub fn longest(&self) -> Option<Duration> {
         match &self.0 {
-            AcquireState::Waiting(PendingPermit { seat: SeatOf::Service(seat), .. }) => {
-                Some(Duration::from_micros(seat.longest_us))
-            }
+            AcquireState::Waiting(waiting) => waiting.seat.longest,
             _ => None,
         }
     }
@@ -200,12 +332,8 @@ impl Acquire {
     pub fn give_up(self) -> Option<NoPermit> {
         if let AcquireState::Waiting(mut waiting) = self.0 {
             waiting.is_shed = true;
-            let class = match &waiting.seat {
-                SeatOf::Service(seat) => Some(seat.class),
-                SeatOf::Each | SeatOf::Shared(_) => None,
-            };
-            waiting.in_flight.refused(waiting.key.as_ref(), class);
-            return Some(waiting.in_flight.none(NoPermitKind::Permits));
+            let class = waiting.seat.class;
+            return Some(waiting.in_flight.refuse(waiting.key.as_ref(), class, NoPermitKind::Permits));
         }
         None
     }
@@ -219,7 +347,7 @@ impl Future for Acquire {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut ended = Ended::Given;
         if let AcquireState::Waiting(waiting) = &self.0 {
-            let Some(how) = waiting.place.poll(cx) else { return Poll::Pending };
+            let Some(how) = waiting.seat.place.poll(cx) else { return Poll::Pending };
             ended = how;
         }
         Poll::Ready(match std::mem::replace(&mut self.0, AcquireState::Done) {
@@ -234,26 +362,24 @@ impl Future for Acquire {
 impl PendingPermit {
     /// The permit that this place was given.
     fn take(self) -> Permit {
-        self.place.take();
-        self.in_flight.given_in_turn(self.key.clone(), &self.seat)
+        // From now on it belongs to another request.
+        self.seat.place.end();
+        self.in_flight.give(self.key.clone(), self.in_flight.0.pool.begin(&self.seat))
     }
 
     /// The reason why this place was taken away.
     fn lose(self) -> NoPermit {
-        match &self.seat {
-            // Other kinds were counted when their places were taken.
-            SeatOf::Shared(ticket) => {
-                self.in_flight.refused(self.key.as_ref(), None);
-                self.in_flight.none(ticket.refused())
-            }
-            SeatOf::Each | SeatOf::Service(_) => self.in_flight.none(NoPermitKind::Queue),
+        match self.seat.ticket.as_ref().map(|ticket| ticket.fate()) {
+            // Other refusals were counted when their places were taken.
+            Some(Fate::Refused(kind)) => self.in_flight.refuse(self.key.as_ref(), self.seat.class, kind),
+            _ => self.in_flight.none(NoPermitKind::Queue),
         }
     }
 }
 
 impl Drop for PendingPermit {
     fn drop(&mut self) {
-        self.in_flight.give_up(&self.key, &self.place, &self.seat, self.is_shed);
+        self.in_flight.0.pool.give_up(&self.key, &self.seat, self.is_shed);
     }
 }
 
@@ -266,3 +392,81 @@ impl fmt::Debug for Acquire {
         })
     }
 }
+
+/// There is no permit for a key now.
+///
+/// ```
+/// use sluicegate_in_flight::{InFlight, NoPermitKind};
+///
+/// let exports = InFlight::new("exports", 1)?;
+/// let _held = exports.try_acquire("ada")?;
+/// let none = exports.try_acquire("ada").unwrap_err();
+/// assert_eq!(none.kind(), NoPermitKind::Permits);
+/// assert_eq!(none.to_string(), "all permits of \"exports\" are out: at most 1 at once");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoPermit {
+    kind: NoPermitKind,
+    name: String,
+    permits: u64,
+    retry_after: Option<Duration>,
+}
+
+/// The reason for a refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NoPermitKind {
+    /// All permits of the key are in use.
+    Permits,
+    /// The queue of the key or of all keys together is full, or a more important request has taken the place.
+    Queue,
+    /// The store that instances share the permits on gives no answer, and the limit refuses in an outage.
+    Outage,
+    /// Instances share the permits, so taking one needs a call and has to wait.
+    Shared,
+}
+
+impl NoPermit {
+    /// The reason for the refusal.
+    pub fn kind(&self) -> NoPermitKind {
+        self.kind
+    }
+
+    /// The name of the [`InFlight`](crate::InFlight) that was asked.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of permits that each key has.
+    pub fn permits(&self) -> u64 {
+        self.permits
+    }
+
+    /// The time after which a retry makes sense, if the limit adapts: the time in which all current requests [will be
+    /// done](crate::InFlight::drains_in).
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after
+    }
+}
+
+impl fmt::Display for NoPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, name, permits, .. } = self;
+        match kind {
+            NoPermitKind::Permits => write!(f, "all permits of {name:?} are out: at most {permits} at once"),
+            NoPermitKind::Queue => write!(f, "too many wait for one of the {permits} permits of {name:?}"),
+            NoPermitKind::Outage => {
+                write!(f, "the store of the permits of {name:?} gives no answer: try again when it does")
+            }
+            NoPermitKind::Shared => {
+                write!(
+                    f,
+                    "instances share the permits of {name:?}: use `acquire`, or `request(key).attempt()`"
+                )
+            }
+        }
+    }
+}
+
+impl Error for NoPermit {}

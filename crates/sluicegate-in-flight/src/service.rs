@@ -12,25 +12,32 @@ use std::time::Duration;
 #[cfg(loom)]
 use loom::sync::{Mutex, MutexGuard};
 use sluicegate_core::clock::Clock;
-use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::key::Key;
 use sluicegate_core::policy::PolicyMode;
 
-use crate::adaptive::{Estimate, Outcome, Sample};
-use crate::line::{Contender, PermitLine, Seat, Wakers};
-use crate::permit::{PermitOf, PermitReply, SeatOf};
-use crate::place::QueuePlace;
-use crate::settings::{AdaptiveBuilder, InFlightSettings};
+use crate::NoPermitKind;
+use crate::adaptive::{Estimate, LimitAlgorithm, LimitBounds, Outcome, Sample};
+use crate::line::{PermitLine, QueueBounds};
+use crate::pool::{Move, PermitAsk, PermitPool, PermitRecord, PermitReply, Seat, Wakers};
 use crate::status::{AdaptiveStatus, DrainRate, History};
-use crate::{Class, NoPermitKind};
 
 pub(super) struct ServicePermits {
     clock: Arc<dyn Clock>,
     state: Mutex<LockedPermits>,
 }
 
+/// Settings that may change while the limit is in use.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServiceSettings {
+    pub(super) algorithm: LimitAlgorithm,
+    pub(super) bounds: LimitBounds,
+    pub(super) timeout_us: Option<u64>,
+    pub(super) waits: QueueBounds,
+    pub(super) mode: PolicyMode,
+}
+
 struct LockedPermits {
-    settings: InFlightSettings,
+    settings: ServiceSettings,
     estimate: Estimate,
     /// The number that listeners have heard of.
     told: u64,
@@ -42,30 +49,15 @@ struct LockedPermits {
     would_shed: [u64; 4],
 }
 
-/// A permit of a service.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ServicePermit {
-    pub(super) class: Class,
-    at_us: u64,
-}
-
-/// The number at once at the last answer, and now.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Move {
-    pub(super) from: u64,
-    pub(super) to: u64,
-}
-
 impl ServicePermits {
-    pub(super) fn new(builder: &AdaptiveBuilder, clock: Arc<dyn Clock>) -> Self {
-        let settings = builder.settings;
+    pub(super) fn new(settings: ServiceSettings, is_fair: bool, clock: Arc<dyn Clock>) -> Self {
         let now_us = clock.now_us();
         let estimate = Estimate::new(settings.algorithm, settings.bounds);
         let state = LockedPermits {
             settings,
             told: estimate.limit(),
             estimate,
-            line: PermitLine::new(builder.is_fair),
+            line: PermitLine::new(is_fair),
             drain: DrainRate::since(now_us),
             history: History::default(),
             shed: [0; 4],
@@ -74,143 +66,29 @@ impl ServicePermits {
         Self { clock, state: Mutex::new(state) }
     }
 
-    /// A permit, or a place in the queue if it `waits`.
-    pub(super) fn ask(&self, tenant: &Key, class: Class, weight: u64, waits: bool) -> PermitReply {
-        let now_us = self.clock.now_us();
-        let mut state = self.lock();
-        let LockedPermits { settings, estimate, line, shed, would_shed, .. } = &mut *state;
-        let begun = ServicePermit { class, at_us: now_us };
-        let mut is_taken = line.take(class, tenant, estimate.limit());
-        if !is_taken && line.waiting_in_all() == 0 && estimate.demand(Duration::from_micros(now_us)) {
-            is_taken = line.take(class, tenant, estimate.limit());
-        }
-        if is_taken {
-            return PermitReply::Taken(PermitOf::Service(begun));
-        }
-        match settings.mode {
-            PolicyMode::Off => {
-                line.give(class, tenant);
-                return PermitReply::Taken(PermitOf::Service(begun));
-            }
-            PolicyMode::Shadow => {
-                line.give(class, tenant);
-                would_shed[class.place()] += 1;
-                return PermitReply::Spared(begun);
-            }
-            // The limit is enforced.
-            _ => {}
-        }
-        let kind = if waits { NoPermitKind::Queue } else { NoPermitKind::Permits };
-        let asks = Contender { class, tenant, weight, now_us };
-        let Some((place, seat, lost)) = waits.then(|| line.wait(&asks, &settings.waits)).flatten() else {
-            shed[class.place()] += 1;
-            return PermitReply::Full(if settings.waits.longest_us == 0 {
-                NoPermitKind::Permits
-            } else {
-                kind
-            });
-        };
-        if let Some((class, ..)) = &lost {
-            shed[class.place()] += 1;
-        }
-        PermitReply::Waiting(place, SeatOf::Service(seat), lost)
-    }
-
-    /// The permit of a request that has waited, from now on.
-    pub(super) fn begin(&self, class: Class) -> ServicePermit {
-        ServicePermit { class, at_us: self.clock.now_us() }
-    }
-
-    /// Takes the latency of a request that is answered as a sample.
-    pub(super) fn answered(&self, begun: &ServicePermit, outcome: Outcome) -> Move {
-        let now_us = self.clock.now_us();
-        let mut state = self.lock();
-        let woken = state.sample(begun, now_us, outcome);
-        let moved = state.tell();
-        drop(state);
-        woken.into_iter().for_each(Waker::wake);
-        moved
-    }
-
-    /// Puts a permit back; its request `is_answered`, or was dropped before its answer.
-    pub(super) fn put_back(&self, tenant: &Key, begun: &ServicePermit, is_answered: bool) -> Move {
-        let now_us = self.clock.now_us();
-        let mut state = self.lock();
-        let is_late =
-            state.settings.timeout_us.is_some_and(|longest| now_us.saturating_sub(begun.at_us) > longest);
-        let mut woken = Wakers::new();
-        if !is_answered && is_late {
-            woken = state.sample(begun, now_us, Outcome::Overload);
-        }
-        state.line.put_back(begun.class, tenant);
-        state.drain.end(now_us);
-        woken.extend(state.serve(now_us));
-        let moved = state.tell();
-        drop(state);
-        // Outside of the lock: a waker may take it.
-        woken.into_iter().for_each(Waker::wake);
-        moved
-    }
-
-    /// Leaves the queue, or passes on the permit that was given in the meantime.
-    pub(super) fn give_up(&self, tenant: &Key, place: &Arc<QueuePlace>, seat: &Seat, is_shed: bool) {
-        let now_us = self.clock.now_us();
-        let mut state = self.lock();
-        state.shed[seat.class.place()] += u64::from(is_shed);
-        // Under the lock, so that it is not given a permit after this.
-        let mut woken = Wakers::new();
-        if place.end() {
-            state.line.put_back(seat.class, tenant);
-            woken = state.serve(now_us);
-        } else {
-            state.line.leave(tenant, seat);
-        }
-        drop(state);
-        woken.into_iter().for_each(Waker::wake);
-    }
-
     /// Changes the settings, and keeps the estimate unless the algorithm changes.
-    pub(super) fn set(&self, name: &str, builder: &AdaptiveBuilder) -> Result<(), ConfigError> {
-        builder.check()?;
+    ///
+    /// # Errors
+    /// When the permits would begin or cease to be shared by keys.
+    pub(super) fn set(&self, settings: ServiceSettings, is_fair: bool) -> Result<(), &'static str> {
         let now_us = self.clock.now_us();
         let mut state = self.lock();
-        let problem = if name != builder.name {
-            format!("{name:?} cannot become {:?}: use settings of the same name", builder.name)
-        } else if state.line.is_fair() != builder.is_fair {
-            format!("{name:?} cannot begin or cease to share by keys while it limits: build another one")
+        if state.line.is_fair() != is_fair {
+            return Err("cannot begin or cease to share by keys while it limits: build another one");
+        }
+        if settings.algorithm == state.settings.algorithm {
+            state.estimate.set_bounds(settings.bounds);
         } else {
-            let settings = builder.settings;
-            if settings.algorithm == state.settings.algorithm {
-                state.estimate.set_bounds(settings.bounds);
-            } else {
-                state.estimate = Estimate::new(settings.algorithm, settings.bounds);
-            }
-            state.settings = settings;
-            let woken = state.serve(now_us);
-            drop(state);
-            woken.into_iter().for_each(Waker::wake);
-            return Ok(());
-        };
-        Err(ConfigError::new(ConfigErrorKind::Policy, problem))
+            state.estimate = Estimate::new(settings.algorithm, settings.bounds);
+        }
+        state.settings = settings;
+        let woken = state.serve(now_us);
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+        Ok(())
     }
 
-    pub(super) fn limit(&self) -> u64 {
-        self.lock().estimate.limit()
-    }
-
-    pub(super) fn in_use(&self) -> u64 {
-        self.lock().line.in_use()
-    }
-
-    pub(super) fn in_use_of(&self, tenant: &Key) -> u64 {
-        self.lock().line.in_use_of(tenant)
-    }
-
-    pub(super) fn tenants(&self) -> usize {
-        self.lock().line.tenants()
-    }
-
-    pub(super) fn drain(&self) -> Duration {
+    pub(super) fn drains_in(&self) -> Duration {
         let now_us = self.clock.now_us();
         let state = self.lock();
         let ahead = state.line.in_use().saturating_add(state.line.waiting_in_all() as u64);
@@ -240,11 +118,124 @@ impl ServicePermits {
     }
 }
 
+impl PermitPool for ServicePermits {
+    fn ask(&self, ask: &PermitAsk<'_>) -> PermitReply {
+        let now_us = self.clock.now_us();
+        let PermitAsk { class, key, waits, .. } = *ask;
+        let mut state = self.lock();
+        let LockedPermits { settings, estimate, line, shed, would_shed, .. } = &mut *state;
+        let record = PermitRecord { class, begun_us: now_us, ticket: None };
+        let mut is_taken = line.take(class, key, estimate.limit());
+        if !is_taken && line.waiting_in_all() == 0 && estimate.demand(Duration::from_micros(now_us)) {
+            is_taken = line.take(class, key, estimate.limit());
+        }
+        if is_taken {
+            return PermitReply::Taken(record);
+        }
+        match settings.mode {
+            PolicyMode::Off => {
+                line.give(class, key);
+                return PermitReply::Taken(record);
+            }
+            PolicyMode::Shadow => {
+                line.give(class, key);
+                would_shed[class.place()] += 1;
+                return PermitReply::Spared(record);
+            }
+            // The limit is enforced.
+            _ => {}
+        }
+        let Some((seat, lost)) = waits.then(|| line.wait(ask, &settings.waits, now_us)).flatten() else {
+            shed[class.place()] += 1;
+            let may_wait = waits && settings.waits.longest_us > 0;
+            return PermitReply::Full(if may_wait { NoPermitKind::Queue } else { NoPermitKind::Permits });
+        };
+        if let Some((class, ..)) = &lost {
+            shed[class.place()] += 1;
+        }
+        PermitReply::Waiting(seat, lost)
+    }
+
+    fn begin(&self, seat: &Seat) -> PermitRecord {
+        PermitRecord { class: seat.class, begun_us: self.clock.now_us(), ticket: None }
+    }
+
+    fn answered(&self, permit: &PermitRecord, outcome: Outcome) -> Move {
+        let now_us = self.clock.now_us();
+        let mut state = self.lock();
+        let woken = state.sample(permit.begun_us, now_us, outcome);
+        let moved = state.tell();
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+        moved
+    }
+
+    fn put_back(&self, key: &Key, permit: &PermitRecord, is_answered: bool) -> Move {
+        let now_us = self.clock.now_us();
+        let mut state = self.lock();
+        let mut woken = Wakers::new();
+        if !is_answered && state.is_late(now_us.saturating_sub(permit.begun_us)) {
+            woken = state.sample(permit.begun_us, now_us, Outcome::Overload);
+        }
+        state.line.put_back(permit.class, key);
+        state.drain.end(now_us);
+        woken.extend(state.serve(now_us));
+        let moved = state.tell();
+        drop(state);
+        // Outside of the lock: a waker may take it.
+        woken.into_iter().for_each(Waker::wake);
+        moved
+    }
+
+    fn give_up(&self, key: &Key, seat: &Seat, is_shed: bool) {
+        let now_us = self.clock.now_us();
+        let mut state = self.lock();
+        state.shed[seat.class.place()] += u64::from(is_shed);
+        // Under the lock, so that it is not given a permit after this.
+        let mut woken = Wakers::new();
+        if seat.place.end() {
+            state.line.put_back(seat.class, key);
+            woken = state.serve(now_us);
+        } else {
+            state.line.leave(key, seat);
+        }
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    fn number(&self) -> u64 {
+        self.lock().estimate.limit()
+    }
+
+    fn set_number(&self, _: u64) -> Result<(), &'static str> {
+        Err("adapts its number: use `set_adaptive`")
+    }
+
+    fn in_use(&self, key: &Key) -> u64 {
+        self.lock().line.in_use_of(key)
+    }
+
+    fn in_use_in_all(&self) -> u64 {
+        self.lock().line.in_use()
+    }
+
+    fn remaining(&self, _: &Key) -> u64 {
+        self.number().saturating_sub(self.in_use_in_all())
+    }
+
+    fn keys(&self) -> usize {
+        self.lock().line.tenants()
+    }
+}
+
 impl LockedPermits {
-    fn sample(&mut self, begun: &ServicePermit, now_us: u64, outcome: Outcome) -> Wakers {
-        let latency_us = now_us.saturating_sub(begun.at_us);
-        let is_late = self.settings.timeout_us.is_some_and(|longest| latency_us > longest);
-        let outcome = if is_late { Outcome::Overload } else { outcome };
+    fn is_late(&self, latency_us: u64) -> bool {
+        self.settings.timeout_us.is_some_and(|longest| latency_us > longest)
+    }
+
+    fn sample(&mut self, begun_us: u64, now_us: u64, outcome: Outcome) -> Wakers {
+        let latency_us = now_us.saturating_sub(begun_us);
+        let outcome = if self.is_late(latency_us) { Outcome::Overload } else { outcome };
         let latency = Duration::from_micros(latency_us);
         let sample = Sample { latency, in_flight: self.line.in_use(), outcome };
         if !self.estimate.add(Duration::from_micros(now_us), sample) {

@@ -1,4 +1,4 @@
-//! Permits held per key, and the queue for them.
+//! A fixed number of permits for each key in this process, and the queue for them: [`PermitTable`].
 //!
 //! One lock for each of 64 parts. A key's permits, its queue and the change of their number are all
 //! decided under the lock of its part, and wakers are called after it is released: a waker may
@@ -11,21 +11,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use foldhash::quality::RandomState;
-use sluicegate_core::key::{Key, KeyRef};
-use smallvec::SmallVec;
+use sluicegate_core::key::Key;
 
 use crate::NoPermitKind;
-use crate::permit::{PermitOf, PermitReply, SeatOf};
-use crate::place::QueuePlace;
+use crate::pool::{
+    FixedPermits, Move, PermitAsk, PermitPool, PermitRecord, PermitReply, QueuePlace, Seat, Wakers,
+};
 
 /// Keys with permits in use, in parts that are locked separately. A key's part is chosen by a seeded hash.
 pub(super) struct PermitTable {
     /// The permits of each key.
-    pub(super) number: AtomicU64,
+    number: AtomicU64,
     parts: Box<[Mutex<TablePart>]>,
     seed: RandomState,
-    queue: usize,
-    queue_in_all: usize,
+    /// As built: its number may have changed since.
+    fixed: FixedPermits,
     waiting: AtomicUsize,
 }
 
@@ -45,51 +45,27 @@ const PARTS: usize = 64;
 const KEPT: usize = 16;
 
 impl PermitTable {
-    pub(super) fn new(permits: u64, (queue, queue_in_all): (usize, usize)) -> Self {
-        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
-        let (number, seed) = (AtomicU64::new(permits), RandomState::default());
-        Self { number, parts, seed, queue, queue_in_all, waiting: AtomicUsize::new(0) }
-    }
-
-    /// Takes a permit, or waits for one if `waits`.
-    pub(super) fn ask(&self, key: KeyRef<'_>, waits: bool) -> PermitReply {
-        let key = key.to_key();
-        let mut part = self.lock(&key);
-        // Under the lock: a change of the number visits this part afterwards.
-        let permits = self.number.load(Ordering::Relaxed);
-        let held = part.entry(key).or_default();
-        // If the number was raised just now, waiting requests may not have their permits yet.
-        if held.in_use < permits && held.queue.is_empty() {
-            held.in_use += 1;
-            return PermitReply::Taken(PermitOf::Each);
+    pub(super) fn new(fixed: FixedPermits) -> Self {
+        Self {
+            number: AtomicU64::new(fixed.number),
+            parts: (0..PARTS).map(|_| Mutex::default()).collect(),
+            seed: RandomState::default(),
+            fixed,
+            waiting: AtomicUsize::new(0),
         }
-        if !waits {
-            return PermitReply::Full(NoPermitKind::Permits);
-        }
-        // Relaxed: only the number counts, and one operation both checks and changes it.
-        let in_all = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
-            (waiting < self.queue_in_all && held.queue.len() < self.queue).then_some(waiting + 1)
-        });
-        if in_all.is_err() {
-            return PermitReply::Full(NoPermitKind::Queue);
-        }
-        let place = Arc::<QueuePlace>::default();
-        held.queue.push_back(Arc::clone(&place));
-        PermitReply::Waiting(place, SeatOf::Each, None)
     }
 
     /// Puts a permit back.
     ///
     /// The first request in the queue gets it under the same lock, so that no other can take it in
     /// between.
-    pub(super) fn leave(&self, key: KeyRef<'_>) {
-        let key = key.to_key();
-        let mut part = self.lock(&key);
-        let Some(held) = part.get_mut(&key) else { return };
+    fn put_back_one(&self, key: &Key) {
+        let mut part = self.lock(key);
+        let Some(held) = part.get_mut(key) else { return };
         held.in_use -= 1;
         let woken = self.serve(held, self.number.load(Ordering::Relaxed));
         if held.in_use == 0 {
-            part.remove(&key);
+            part.remove(key);
             if part.is_empty() && part.capacity() > KEPT {
                 *part = TablePart::default();
             }
@@ -100,9 +76,9 @@ impl PermitTable {
     }
 
     /// Gives free permits to waiting requests after a change of the number.
-    pub(super) fn pass_on(&self) {
+    fn pass_on(&self) {
         for part in &self.parts {
-            let mut woken: SmallVec<[Waker; 1]> = SmallVec::new();
+            let mut woken = Wakers::new();
             for held in lock(part).values_mut() {
                 woken.extend(self.serve(held, self.number.load(Ordering::Relaxed)));
             }
@@ -111,8 +87,8 @@ impl PermitTable {
     }
 
     /// Gives free permits to the first requests in the queue; returns the wakers to call.
-    fn serve(&self, held: &mut KeyPermits, permits: u64) -> SmallVec<[Waker; 1]> {
-        let mut woken = SmallVec::new();
+    fn serve(&self, held: &mut KeyPermits, permits: u64) -> Wakers {
+        let mut woken = Wakers::new();
         while held.in_use < permits
             && let Some(next) = held.queue.pop_front()
         {
@@ -123,38 +99,9 @@ impl PermitTable {
         woken
     }
 
-    /// Leaves the queue, or passes on the permit that was given in the meantime.
-    pub(super) fn give_up(&self, key: KeyRef<'_>, place: &Arc<QueuePlace>) {
-        let key = key.to_key();
-        let mut part = self.lock(&key);
-        // Under the lock of the part, so that it is not given a permit after this.
-        if place.end() {
-            drop(part);
-            return self.leave(key.as_ref());
-        }
-        let Some(held) = part.get_mut(&key) else { return };
-        if let Some(position) = held.queue.iter().position(|other| Arc::ptr_eq(other, place)) {
-            held.queue.remove(position);
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn in_use(&self, key: KeyRef<'_>) -> u64 {
-        let key = key.to_key();
-        self.lock(&key).get(&key).map_or(0, |held| held.in_use)
-    }
-
-    pub(super) fn in_use_in_all(&self) -> u64 {
-        self.parts.iter().map(|part| lock(part).values().map(|held| held.in_use).sum::<u64>()).sum()
-    }
-
-    pub(super) fn keys(&self) -> usize {
-        self.parts.iter().map(|part| lock(part).len()).sum()
-    }
-
     /// The number of keys that fit without growing, in parts that had more than a few.
     #[cfg(test)]
-    pub(super) fn room(&self) -> usize {
+    fn room(&self) -> usize {
         self.parts.iter().map(|part| lock(part).capacity()).filter(|room| *room > KEPT).sum()
     }
 
@@ -165,7 +112,121 @@ impl PermitTable {
     }
 }
 
+impl PermitPool for PermitTable {
+    fn ask(&self, ask: &PermitAsk<'_>) -> PermitReply {
+        let mut part = self.lock(ask.key);
+        // Under the lock: a change of the number visits this part afterwards.
+        let permits = self.number.load(Ordering::Relaxed);
+        let held = part.entry(ask.key.clone()).or_default();
+        // If the number was raised just now, waiting requests may not have their permits yet.
+        if held.in_use < permits && held.queue.is_empty() {
+            held.in_use += 1;
+            return PermitReply::Taken(PermitRecord::default());
+        }
+        if !ask.waits {
+            return PermitReply::Full(NoPermitKind::Permits);
+        }
+        // Relaxed: only the number counts, and one operation both checks and changes it.
+        let in_all = self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |waiting| {
+            (waiting < self.fixed.queue_in_all && held.queue.len() < self.fixed.queue).then_some(waiting + 1)
+        });
+        if in_all.is_err() {
+            return PermitReply::Full(NoPermitKind::Queue);
+        }
+        let seat = Seat::default();
+        held.queue.push_back(Arc::clone(&seat.place));
+        PermitReply::Waiting(seat, None)
+    }
+
+    fn put_back(&self, key: &Key, _: &PermitRecord, _: bool) -> Move {
+        self.put_back_one(key);
+        Move::default()
+    }
+
+    fn give_up(&self, key: &Key, seat: &Seat, _: bool) {
+        let mut part = self.lock(key);
+        // Under the lock of the part, so that it is not given a permit after this.
+        if seat.place.end() {
+            drop(part);
+            return self.put_back_one(key);
+        }
+        let Some(held) = part.get_mut(key) else { return };
+        if let Some(position) = held.queue.iter().position(|other| Arc::ptr_eq(other, &seat.place)) {
+            held.queue.remove(position);
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    fn set_number(&self, permits: u64) -> Result<(), &'static str> {
+        // Relaxed: decisions load it under the lock of a part, and `pass_on` visits each part after this.
+        self.number.store(permits, Ordering::Relaxed);
+        self.pass_on();
+        Ok(())
+    }
+
+    fn in_use(&self, key: &Key) -> u64 {
+        self.lock(key).get(key).map_or(0, |held| held.in_use)
+    }
+
+    fn in_use_in_all(&self) -> u64 {
+        self.parts.iter().map(|part| lock(part).values().map(|held| held.in_use).sum::<u64>()).sum()
+    }
+
+    fn keys(&self) -> usize {
+        self.parts.iter().map(|part| lock(part).len()).sum()
+    }
+}
+
 /// No code panics while it holds one of these locks, so the protected data is consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: FixedPermits = FixedPermits { number: 1, queue: 10, queue_in_all: 10 };
+
+    fn ask(table: &PermitTable, key: &Key, waits: bool) -> PermitReply {
+        table.ask(&PermitAsk { key, class: crate::Class::default(), weight: 1, waits })
+    }
+
+    fn wait(table: &PermitTable, key: &Key) -> Seat {
+        match ask(table, key, true) {
+            PermitReply::Waiting(seat, _) => seat,
+            _ => unreachable!("all permits are out, or others wait"),
+        }
+    }
+
+    /// Between the increase of the permits and the moment at which waiting requests get them.
+    #[test]
+    fn nobody_overtakes_those_who_wait_when_there_are_more_permits() {
+        let (table, ada) = (PermitTable::new(BOUNDS), Key::from("ada"));
+        assert!(matches!(ask(&table, &ada, true), PermitReply::Taken(_)));
+        let waiting = wait(&table, &ada);
+        table.number.store(2, Ordering::Relaxed);
+        assert!(matches!(ask(&table, &ada, false), PermitReply::Full(NoPermitKind::Permits)));
+        let behind = wait(&table, &ada);
+        table.pass_on();
+        assert_eq!(table.in_use(&ada), 2);
+        table.give_up(&ada, &waiting, false);
+        assert_eq!(table.in_use(&ada), 2, "the next in the queue has it");
+        table.give_up(&ada, &behind, false);
+        assert_eq!(table.in_use(&ada), 1);
+    }
+
+    #[test]
+    fn keys_without_permits_out_take_no_room() {
+        let table = PermitTable::new(FixedPermits { number: 3, ..BOUNDS });
+        let keys: Vec<_> = (0..1_000_u64).map(Key::from).collect();
+        assert!(keys.iter().all(|key| matches!(ask(&table, key, false), PermitReply::Taken(_))));
+        assert_eq!((table.keys(), table.remaining(&keys[7])), (1_000, 2));
+        keys.iter().for_each(|key| _ = table.put_back(key, &PermitRecord::default(), true));
+        assert_eq!((table.keys(), table.remaining(&keys[7]), table.room()), (0, 3, 0));
+    }
 }

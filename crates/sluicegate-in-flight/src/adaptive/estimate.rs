@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use sluicegate_core::clock::micros;
 
-use super::LimitAlgorithm;
-use super::aimd;
+use super::algorithm::LimitAlgorithm;
 use super::gradient::Gradient;
-use super::window::{Sample, Samples, Window};
+use super::window::{ONE, Sample, Samples, Window};
 
 /// The range in which a limit adapts, and the number that it starts with. Default: 1 to 1,000, starting with 20.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +39,9 @@ pub struct Estimate {
     raised_us: u64,
 }
 
-/// One request, in thousandths.
-pub(super) const ONE: u64 = 1_000;
 /// The number doubles once in this time while no answer has come yet.
 const DOUBLES_US: u64 = 250_000;
+
 impl Default for LimitBounds {
     fn default() -> Self {
         Self { at_least: 1, at_most: 1_000, first: 20 }
@@ -101,7 +99,7 @@ impl Estimate {
         let before = self.limit;
         let limit = match self.algorithm {
             LimitAlgorithm::Gradient => self.gradient.next(self.limit, &mut self.fine, window),
-            LimitAlgorithm::Aimd => aimd::next(self.limit, window),
+            LimitAlgorithm::Aimd => additive(self.limit, window),
         };
         self.set(limit.max(self.fine / 4));
         if self.limit.abs_diff(before) * 8 > before {
@@ -133,6 +131,17 @@ impl Estimate {
         let LimitBounds { at_least, at_most, .. } = self.bounds;
         let [lowest, highest] = [at_least.max(1), at_most.max(1)].map(|bound| bound.saturating_mul(ONE));
         self.limit = limit.min(highest).max(lowest);
+    }
+}
+
+/// Additive increase, multiplicative decrease; see [`LimitAlgorithm::Aimd`].
+fn additive(limit: u64, window: &Window) -> u64 {
+    if window.is_faulty() {
+        limit * 9 / 10 / ONE * ONE
+    } else if window.in_flight * 2 * ONE < limit {
+        limit
+    } else {
+        limit + ONE
     }
 }
 

@@ -1,7 +1,6 @@
 //! Latency against the latency of a service without too much to do; see [`LimitAlgorithm::Gradient`](super::LimitAlgorithm::Gradient).
 
-use super::estimate::ONE;
-use super::window::{Latency, Window};
+use super::window::{Latency, ONE, Window};
 
 /// The number settles where latency is this many percent of the unloaded latency, plus the headroom.
 const TOLERATED: u64 = 120;

@@ -23,11 +23,9 @@
 //! # When not to use it
 //! If latency does not depend on load, for example for long polls: they wait for events, and these do not limit their number.
 
-mod aimd;
 mod algorithm;
 mod estimate;
 mod gradient;
-mod histogram;
 mod window;
 
 pub use self::algorithm::LimitAlgorithm;

@@ -10,7 +10,7 @@ use sluicegate_core::clock::ManualClock;
 use sluicegate_core::store::{DemandsOf, PermitDemand, PermitGrant};
 
 use super::*;
-use crate::in_flight::{NamedPermits, Permits};
+use crate::in_flight::NamedPermits;
 use crate::{Acquire, InFlight, NoPermit, Permit};
 
 struct Instance {
@@ -23,10 +23,11 @@ fn instance(on_outage: OnOutage) -> Instance {
     let (clock, reports) = (ManualClock::new(), Arc::<Reports>::default());
     let sharing = Sharing { on_outage, replicas: 4, ..Sharing::default() };
     let own: Arc<dyn Clock> = Arc::new(clock.clone());
-    let shared = InstancePermits::new("jobs".into(), (8, sharing), (3, 5), own, Arc::clone(&reports));
+    let fixed = FixedPermits { number: 8, queue: 3, queue_in_all: 5 };
+    let shared = InstancePermits::new("jobs".into(), fixed, sharing, own, Arc::clone(&reports));
     let shared = Arc::new(shared);
-    let permits = Permits::Shared(Arc::clone(&shared));
-    let inner = NamedPermits { name: "jobs".into(), permits, sharing: Some(sharing), reports };
+    let pool: Arc<dyn PermitPool> = Arc::clone(&shared) as _;
+    let inner = NamedPermits { name: "jobs".into(), pool, service: None, sharing: Some(sharing), reports };
     Instance { jobs: InFlight(Arc::new(inner)), shared, clock }
 }
 

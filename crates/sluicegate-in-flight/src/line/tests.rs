@@ -3,8 +3,6 @@ use std::cell::Cell;
 use proptest::prelude::*;
 
 use super::*;
-use crate::Class;
-use crate::line::{Contender, PermitLine, QueueBounds};
 
 thread_local! {
     /// The number of positions that were compared by this thread.
@@ -17,8 +15,8 @@ fn comparisons(is_fair: bool, tenants: u32) -> u64 {
     let waits = QueueBounds { queue: tenants as usize, longest_us: 1_000, guaranteed: [0; 4] };
     let mut line = PermitLine::new(is_fair);
     let ask = |line: &mut PermitLine, key: u32| {
-        let asks = Contender { class: Class::Critical, tenant: &Key::from(key), weight: 1, now_us: 0 };
-        line.wait(&asks, &waits).is_some()
+        let ask = PermitAsk { class: Class::Critical, key: &Key::from(key), weight: 1, waits: true };
+        line.wait(&ask, &waits, 0).is_some()
     };
     assert!(line.take(Class::Critical, &Key::from(0_u32), 1));
     // One key has two places, so that a new key has a right to one of them.
@@ -62,7 +60,7 @@ proptest! {
             match step {
                 0 | 1 => {
                     let request = WaitingRequest { place: Arc::default(), key: key.clone(), weight };
-                    queues.add(&key, (number, request), *permits, 0);
+                    queues.add(&key, number, request, *permits, 0);
                     seats.push((tenant, number));
                 }
                 2 if !seats.is_empty() => {
