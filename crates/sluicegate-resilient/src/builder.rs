@@ -7,16 +7,32 @@ use std::time::Duration;
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::memory::MemoryStore;
-use sluicegate_core::store::{Notice, Place, Store};
+use sluicegate_core::store::{IntoStore, Notice, Place, Store};
 use sluicegate_core::wrap::Within;
 
-use super::counts::OutageCounts;
-use super::deadline::Deadline;
+use super::breaker::BreakerSettings;
 use super::fallback::LocalFallback;
-use super::parts::Parts;
-use super::settings::BreakerSettings;
-use super::settle::DebtSettlement;
-use super::{Resilient, ResilientState, ResilientStore};
+use super::parts::{OutageCounts, Parts};
+use super::state::{Deadline, DebtSettlement, ResilientState};
+use super::store::{Resilient, ResilientStore};
+
+impl Resilient {
+    /// A store around `store`, with the defaults: see [`ResilientBuilder`]. Around a store of a higher [`Place`](sluicegate_core::store::Place)
+    /// it opens no policy.
+    #[expect(
+        clippy::missing_panics_doc,
+        reason = "`build_anywhere` refuses settings only, and a test builds the defaults"
+    )]
+    pub fn new(store: impl IntoStore) -> Self {
+        let store = ResilientBuilder::new(store.into()).build_anywhere();
+        store.expect("the defaults are possible")
+    }
+
+    /// Begins a store around `store` with other settings.
+    pub fn builder(store: impl IntoStore) -> ResilientBuilder {
+        ResilientBuilder::new(store.into())
+    }
+}
 
 /// Collects the settings of a [`Resilient`] store.
 ///
@@ -52,7 +68,7 @@ pub struct ResilientBuilder {
 }
 
 impl ResilientBuilder {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
+    fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
             replicas: 1,
@@ -116,7 +132,7 @@ impl ResilientBuilder {
     }
 
     /// As [`build`](Self::build), around any store: the order of stores is checked when a policy is opened.
-    pub(super) fn build_anywhere(self) -> Result<Resilient, ConfigError> {
+    fn build_anywhere(self) -> Result<Resilient, ConfigError> {
         let Self { store, replicas, fallback, deadline, settings, clock } = self;
         if replicas == 0 {
             let problem = "a store with 0 replicas: count this instance, so use at least 1";

@@ -7,23 +7,27 @@
 //!
 //! With several instances, a share does not [count refused requests](sluicegate_core::policy::PolicyBuilder::count_rejected): it refuses
 //! requests that the whole quota would admit, and if it counted them, a client within its limit might be refused forever.
+//!
+//! A request that waits for a store that does not answer may be decided here long after it came, and its policy may have been
+//! replaced meanwhile. The old share's buckets are at rest by then, because their keys moved to the new share: the old share would
+//! give such a request a burst that is already spent. So it is decided by the share in force.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sluicegate_core::Decision;
 use sluicegate_core::algorithm::Inherit;
 use sluicegate_core::error::{ConfigError, StoreError};
 use sluicegate_core::policy::{OnOutage, Policy, PolicyQuota};
-use sluicegate_core::store::{Ask, Mode, OwnQuotas, PreparedPolicy, Store, StoreStatus};
-use sluicegate_core::store::{DecidedBy, QuotaStatus};
-use sluicegate_core::wrap::Within;
-use sluicegate_core::wrap::decide_in_outage;
+use sluicegate_core::store::{
+    Ask, DecidedBy, Mode, OwnQuotas, PreparedPolicy, QuotaStatus, Store, StoreStatus, WeakPolicy,
+};
+use sluicegate_core::wrap::{Within, decide_in_outage};
 use smallvec::SmallVec;
 
 use super::debts::Debts;
-use super::share::FallbackShare;
 
 /// A store of this process that decides with its share of each quota, and the debts of the requests that it admitted.
 pub(super) struct LocalFallback {
@@ -183,6 +187,75 @@ impl LocalFallback {
     }
 }
 
+/// A policy's share, opened on the fallback, if the policy is decided locally in an outage.
+pub(super) struct FallbackShare {
+    own: Option<PreparedPolicy>,
+    /// The number of policies before this one.
+    number: u64,
+    terms: Arc<ShareInForce>,
+}
+
+/// State that a policy shares with its replacements.
+#[derive(Default)]
+struct ShareInForce {
+    /// The number of the policy in force.
+    newest: AtomicU64,
+    /// The policy in force. Weak, so that an old handle does not keep a replaced policy open.
+    in_force: Mutex<Option<PolicyInForce>>,
+}
+
+/// A policy in force, and its share, if it is decided locally.
+struct PolicyInForce {
+    policy: WeakPolicy,
+    share: Option<WeakPolicy>,
+}
+
+impl FallbackShare {
+    /// The share of a policy, linked to the share that it replaces.
+    fn new(own: Option<PreparedPolicy>, replaces: Option<&Self>) -> Self {
+        match replaces {
+            Some(old) => Self { own, number: old.number + 1, terms: Arc::clone(&old.terms) },
+            None => Self { own, number: 0, terms: Arc::default() },
+        }
+    }
+
+    /// Puts this share of a policy in force, in place of the earlier ones.
+    pub(super) fn begin(&self, policy: &PreparedPolicy) {
+        let mut in_force = self.terms.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let share = self.own.as_ref().map(PreparedPolicy::downgrade);
+        *in_force = Some(PolicyInForce { policy: policy.downgrade(), share });
+        // Release: a thread that reads the number finds the share under the lock.
+        self.terms.newest.store(self.number, Ordering::Release);
+    }
+
+    /// The share that was opened for this policy.
+    fn own(&self) -> Option<&PreparedPolicy> {
+        self.own.as_ref()
+    }
+
+    /// The share that decides now: this policy's own, or that of its latest replacement, if that is decided locally.
+    fn in_force(&self) -> Option<Cow<'_, PreparedPolicy>> {
+        let own = self.own.as_ref()?;
+        let newer = self.newer(|newer| newer.share.as_ref()?.upgrade());
+        Some(newer.map_or(Cow::Borrowed(own), Cow::Owned))
+    }
+
+    /// The policy that has replaced the policy of this share, if it is still open.
+    fn replaced_by(&self) -> Option<PreparedPolicy> {
+        self.newer(|newer| newer.policy.upgrade())
+    }
+
+    /// Reads something of the latest replacement, if there is one.
+    fn newer<T>(&self, read: impl FnOnce(&PolicyInForce) -> Option<T>) -> Option<T> {
+        // Acquire, with the release in `begin`.
+        if self.terms.newest.load(Ordering::Acquire) == self.number {
+            return None;
+        }
+        let in_force = self.terms.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        in_force.as_ref().and_then(read)
+    }
+}
+
 /// Whether the ask refers to a spend that the fallback admitted.
 pub(super) fn is_its(ask: &Ask<'_>) -> bool {
     ask.receipt().is_some_and(|receipt| receipt.decided_by() == DecidedBy::Fallback)
@@ -231,7 +304,7 @@ fn local<'a>(ask: &Ask<'a>, share: &'a PreparedPolicy) -> Ask<'a> {
 
 /// Whether only the store can do this: a reset has to take effect everywhere, and only the store knows the state of a turn
 /// that it gave.
-pub(super) fn must_be_known(ask: &Ask<'_>) -> bool {
+fn must_be_known(ask: &Ask<'_>) -> bool {
     match ask.mode() {
         Mode::Reset => true,
         mode => mode == Mode::Return && !is_its(ask),

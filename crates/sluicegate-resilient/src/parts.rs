@@ -10,13 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sluicegate_core::clock::Clock;
-use sluicegate_core::error::StoreError;
-use sluicegate_core::store::BreakerState;
-use sluicegate_core::store::{Event, Listeners};
+use sluicegate_core::error::{StoreError, StoreErrorKind};
+use sluicegate_core::store::{BreakerState, Event, Listeners, ResilientStatus};
 use smallvec::SmallVec;
 
-use super::breaker::{Breaker, CallPermit, Transition};
-use super::settings::BreakerSettings;
+use super::breaker::{Breaker, BreakerSettings, CallPermit, Transition};
 
 /// The number of parts that a store may name: the bits of [`Parts`](sluicegate_core::store::Parts).
 const PARTS: usize = 64;
@@ -49,13 +47,13 @@ pub(super) struct CallPermits {
     permits: SmallVec<[(usize, CallPermit); 1]>,
 }
 
-/// The visible state of all breakers.
-pub(super) struct BreakersStatus {
-    /// The state of the worst part.
-    pub(super) worst: BreakerState,
-    pub(super) opened: u64,
-    /// The time in which at least one breaker was not closed.
-    pub(super) lasted: Duration,
+/// The counts of failures, and of decisions without the store.
+#[derive(Default)]
+pub(super) struct OutageCounts {
+    timeouts: AtomicU64,
+    unavailable: AtomicU64,
+    protocol: AtomicU64,
+    alone: AtomicU64,
 }
 
 /// The parts that these bits name.
@@ -106,15 +104,14 @@ impl Parts {
         self.breakers.iter().map(|breaker| breaker.pause(now_us)).max().unwrap_or_default()
     }
 
-    pub(super) fn status(&self) -> BreakersStatus {
+    /// Adds the state of the worst part, and the time in which at least one breaker was not closed.
+    pub(super) fn report(&self, status: &mut ResilientStatus) {
         let (outage, now_us) = (*self.outage(), self.clock.now_us());
-        let current = if outage.parts == 0 { 0 } else { now_us.saturating_sub(outage.since_us) };
-        BreakersStatus {
-            worst: self.breakers.iter().map(Breaker::state).max().unwrap_or(BreakerState::Closed),
-            // Relaxed: a number to look at.
-            opened: self.opened.load(Ordering::Relaxed),
-            lasted: outage.before + Duration::from_micros(current),
-        }
+        let current_us = if outage.parts == 0 { 0 } else { now_us.saturating_sub(outage.since_us) };
+        status.breaker = self.breakers.iter().map(Breaker::state).max().unwrap_or(BreakerState::Closed);
+        // Relaxed: a number to look at.
+        status.opened = self.opened.load(Ordering::Relaxed);
+        status.in_fallback = outage.before + Duration::from_micros(current_us);
     }
 
     fn outage(&self) -> MutexGuard<'_, Outage> {
@@ -210,5 +207,28 @@ impl Drop for CallPermits {
         for (part, permit) in self.permits.drain(..) {
             self.parts.breakers[part].left(permit);
         }
+    }
+}
+
+impl OutageCounts {
+    // Relaxed, here and below: the counts order nothing else.
+    pub(super) fn failed(&self, error: &StoreError) {
+        let count = match error.kind() {
+            StoreErrorKind::Timeout => &self.timeouts,
+            StoreErrorKind::Protocol => &self.protocol,
+            _ => &self.unavailable,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn decided_alone(&self) {
+        self.alone.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn report(&self, status: &mut ResilientStatus) {
+        status.timeouts = self.timeouts.load(Ordering::Relaxed);
+        status.unavailable = self.unavailable.load(Ordering::Relaxed);
+        status.protocol = self.protocol.load(Ordering::Relaxed);
+        status.fallback_decisions = self.alone.load(Ordering::Relaxed);
     }
 }

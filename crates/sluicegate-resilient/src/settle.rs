@@ -3,7 +3,7 @@
 //! One task at a time takes out the debts to parts that are asked, charges them part by part in calls of up to 16 quotas,
 //! and puts back the debts that it could not charge. Only units that *still count* are charged: the fallback is
 //! asked how much of each quota the key uses now, because units that drained during the outage
-//! would have drained in the store as well. A suspension is not a sum; `suspended` tells the store of it.
+//! would have drained in the store as well. A suspension is not a sum, and is reported in a call of its own.
 //!
 //! A charge that is not answered in time is given up and not repeated: it has most likely arrived,
 //! and repeating it could lock a key out. A charge that certainly failed stays owed.
@@ -12,7 +12,7 @@
 //! where they are, and while tries charge nothing, the pause between them grows.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sluicegate_core::algorithm::Rule;
@@ -20,35 +20,18 @@ use sluicegate_core::clock::micros;
 use sluicegate_core::error::{StoreError, StoreErrorKind};
 use sluicegate_core::key::Key;
 use sluicegate_core::policy::{MAX_QUOTAS, PolicyQuota};
-use sluicegate_core::store::QuotaStatus;
-use sluicegate_core::store::{Ask, DecisionFuture, Event, Mode};
+use sluicegate_core::store::{Ask, DecisionFuture, Event, Mode, QuotaStatus};
 use smallvec::SmallVec;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::ResilientState;
 use super::debts::{Debt, PartDebt};
+use super::state::{DebtSettlement, ResilientState, is_owed_on};
 
 /// The pause between two tries while debts are left; doubled after each try that has charged none of the debts that it took out, until
 /// a breaker closes.
 const PAUSE: Duration = Duration::from_millis(100);
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-
-/// The progress of settling debts.
-#[derive(Default)]
-pub(super) struct DebtSettlement {
-    is_running: AtomicBool,
-    /// Debts that the settling task holds.
-    held: AtomicUsize,
-    /// Charges and refunds in progress, including those whose callers have gone.
-    reports: AtomicUsize,
-    /// The end of the last try, if it left debts; otherwise 0.
-    tried_us: AtomicU64,
-    /// Tries in a row that have charged none of the debts that they took out.
-    in_vain: AtomicU32,
-    /// The number of times that a breaker had closed at the last try.
-    closings: AtomicU64,
-}
 
 /// A report that is counted until the store has it, or it is owed.
 pub(super) struct Report(Arc<ResilientState>);
@@ -64,14 +47,6 @@ impl Report {
 impl Drop for Report {
     fn drop(&mut self) {
         self.0.settlement.reports.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl DebtSettlement {
-    /// Charges that are on their way.
-    pub(super) fn under_way(&self) -> usize {
-        // Relaxed: a late change is seen in the next round.
-        self.held.load(Ordering::Relaxed) + self.reports.load(Ordering::Relaxed)
     }
 }
 
@@ -94,7 +69,7 @@ impl ResilientState {
     }
 
     /// The right to settle, if no other task has it.
-    pub(super) fn settling(self: &Arc<Self>) -> Option<Settling> {
+    fn settling(self: &Arc<Self>) -> Option<Settling> {
         // Acquire and Release: one task's work is done before the next one's begins.
         if self.settlement.is_running.swap(true, Ordering::AcqRel) {
             return None;
@@ -114,7 +89,7 @@ impl ResilientState {
 
     /// The units of the debt that the fallback still counts under each quota. The others have expired during the outage: a quota per
     /// minute has forgotten most of what a quota per day still counts.
-    pub(super) fn still_counts(&self, key: &Key, debt: &Debt) -> SmallVec<[u64; 2]> {
+    fn still_counts(&self, key: &Key, debt: &Debt) -> SmallVec<[u64; 2]> {
         let quotas = debt.policy.policy().quotas().iter();
         let look = Ask::new(&debt.policy, key.as_ref(), 1, Mode::Peek);
         match self.fallback.look(look) {
@@ -126,13 +101,60 @@ impl ResilientState {
             }
         }
     }
-}
 
-/// Whether a report that failed with this error did not reach the store, and may be repeated later. A report without an answer
-/// in time has most likely been made, or will be; repeating it could lock a key out.
-pub(super) fn is_owed_on(error: &StoreError) -> bool {
-    let may_arrive = error.kind() == StoreErrorKind::Timeout && error.may_have_spent();
-    error.may_succeed_later() && !may_arrive
+    /// Suspends the key for at least the rest of a suspension that the fallback has made. A suspension that has ended in the same
+    /// outage is forgotten.
+    ///
+    /// Processes that decide alone each suspend the same key by themselves. If their suspensions were charged like other debts, the
+    /// remaining times would add up, and so would the counts of suspensions. So each process reports, in one call, that the key is
+    /// suspended for *at least* this time: in any order and number of reports, the key is suspended until the latest end,
+    /// and counts as suspended once.
+    async fn suspend(&self, key: &Key, debt: &Debt) -> Result<(), StoreError> {
+        let left = self.still_counts(key, debt).into_iter().max().unwrap_or_default();
+        if left == 0 {
+            return Ok(());
+        }
+        let ask = |cost, mode| Ask::new(&debt.policy, key.as_ref(), cost, mode);
+        // The question passes unless the key is already suspended for longer, and the reports are made only if it passes.
+        let longest = Duration::from_millis(left);
+        let told = self.within.decide(&[
+            ask(1, Mode::Reserve { longest }),
+            ask(0, Mode::Reset),
+            ask(left, Mode::Charge),
+        ]);
+        let told = self.deadline.keep(told).await?;
+        if let Some((suspensions, times)) = &debt.counted
+            && told.is_allowed()
+            && told.delay().is_zero()
+        {
+            let counted = Ask::new(suspensions, key.as_ref(), *times, Mode::Charge);
+            let parts = self.within.parts(&[counted]);
+            if let Err(error) = self.deadline.keep(self.within.decide(&[counted])).await {
+                self.counts.failed(&error);
+                if is_owed_on(&error) {
+                    // The key is suspended in the store. Another call would not count as a new suspension, so the count is owed alone.
+                    self.fallback.debts.add_count(parts, suspensions, key.clone(), *times);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Settles until no debt is left, or until this moment; returns the number of debts left.
+    pub(super) async fn settle_until(self: &Arc<Self>, until: Instant) -> usize {
+        let mut unanswered = 0;
+        loop {
+            if let Some(settling) = self.settling() {
+                unanswered += settling.run(Some(until)).await;
+            }
+            let left = self.fallback.debts.owed() + self.settlement.under_way();
+            let now = Instant::now();
+            if left == 0 || now >= until {
+                return left + unanswered;
+            }
+            sleep_until(until.min(now + PAUSE)).await;
+        }
+    }
 }
 
 /// The used units of a quota: more than all of it, if more was charged.
@@ -148,7 +170,7 @@ fn used(quota: &PolicyQuota, status: &QuotaStatus) -> u64 {
 }
 
 /// The one task that settles. However it ends, debts that it has not tried to charge are owed again, and another task may begin.
-pub(super) struct Settling {
+struct Settling {
     state: Arc<ResilientState>,
     owed: Vec<PartDebt>,
     kept: Vec<PartDebt>,
@@ -160,7 +182,7 @@ pub(super) struct Settling {
 impl Settling {
     /// Charges the debts to all parts that are asked; with an end time, to all parts, because there is no later try. Returns how
     /// many debts were given up, because their charge was not answered.
-    pub(super) async fn run(mut self, until: Option<Instant>) -> usize {
+    async fn run(mut self, until: Option<Instant>) -> usize {
         let state = Arc::clone(&self.state);
         state.settlement.closings.store(state.parts.closings(), Ordering::Relaxed);
         self.owed = state.fallback.debts.take(|parts| until.is_some() || state.parts.are_closed(parts));
