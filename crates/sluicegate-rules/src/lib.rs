@@ -41,7 +41,7 @@
 //! | `method` | the method is one of these |
 //! | `host` | the host of the request is one of these, written without port, or below a domain, as `*.example.org`: the host in the request's target, or in the field `Host` if the target names none. If a file has conditions on hosts, a request with two fields `Host`, or with one that is not text, is refused with 400 |
 //! | `header`, `query` | each named field or parameter has this value: a text in which `*` stands for any text, as `"*bot*"`, a list of which one matches, or `{ present: false }` |
-//! | `body` | each named field of the JSON body has such a value, for example `{ model: large }`; see [below](#fields-of-bodies) |
+//! | `body` | each named field of the body, JSON or a form, has such a value, for example `{ model: large }`; see [below](#fields-of-bodies) |
 //! | `client` | the address of the client is in one of these networks |
 //! | `tier` | the request is in one of these tiers: `{ plan: [free, pro] }`, by the name under `tiers` |
 //! | `domain`, `descriptor` | the request is a [descriptor of Envoy](#descriptors-of-envoy) with this domain and these entries |
@@ -99,11 +99,11 @@
 //! A rule spends its `cost` for each hit. [`Descriptors`] has an example.
 //!
 //! # Fields of bodies
-//! `only_if: { body: { model: large } }`, the key `body(model)` and `cost: { json: max_tokens, .. }` read fields of the request's JSON body;
-//! write nested names with dots. [`RulesLayer::reading_requests`] reads up to 256 KiB of a body before the request is
+//! `only_if: { body: { model: large } }`, the key `body(model)` and `cost: { json: max_tokens, .. }` read fields of the request's JSON body,
+//! or of a form (`application/x-www-form-urlencoded`); write nested names with dots. [`RulesLayer::reading_requests`] reads up to 256 KiB of a body before the request is
 //! decided, for 5 seconds at most, and passes the body on unchanged. In a layer that reads no bodies, and in tools, all fields are missing.
 //!
-//! A client must not choose whether a limit applies. A body that cannot be read, because it is compressed, not a JSON object, too long or too slow,
+//! A client must not choose whether a limit applies. A body that cannot be read, because it is compressed, neither JSON nor a form, too long or too slow,
 //! may have any value in each field: all conditions of rules and denials on it hold, and those of exemptions do not; within a group it does not
 //! keep later rules from applying, except from one policy twice; it costs `max`, and shares a bucket of keys by `body(..)`. So does a field that
 //! is `null`, a list or an object. `on_unreadable_body: 415` refuses such requests with this status instead, where a rule
@@ -366,7 +366,7 @@
 //! | `query(name)`, `cookie(name)` | the value of the parameter, of several the first in the order of the alphabet; the value of the cookie, as a secret | it is missing or empty |
 //! | `path`, `method`, `host`, `route` | that part of the request: the path in its normal form, `HEAD` as `GET`, the host without its port, and the route of axum's router | the request names no host, or has no route, as before a router |
 //! | `client + path`, or others so | both together, and only a request that has both has one | it lacks one of them |
-//! | `body(field)` | the value of a [field of the JSON body](#fields-of-bodies) | it has no such field |
+//! | `body(field)` | the value of a [field of the body](#fields-of-bodies) | it has no such field |
 //! | `folded(body(field))` | the same, where upper and lower case and space around the value make no difference | as for `body(field)` |
 //! | `verified_before(..)` | the inner key, which a proxy in front has verified | as for the inner key |
 //! | `descriptor`, `descriptor(entry)` | a [descriptor](#descriptors-of-envoy), or the value of one of its entries | it is none, or the entry is missing or empty |

@@ -32,7 +32,7 @@
 //! | [`key`] | whose bucket: addresses, headers, secrets, tokens, routes, axum's extractors, your own |
 //! | [`limits`] | which requests a limit applies to, at what cost, in which plan; deciding and explaining without a layer |
 //! | [`rate_limit`] | the layer, its settings, and the meter for costs that are known only afterwards |
-//! | [`request_fields`] | fields of a request's JSON, such as its model, for keys, conditions and reservations |
+//! | [`request_fields`] | fields of a request's JSON or form, such as its model or user, for keys, conditions and reservations |
 //! | [`bandwidth`] | bytes a second of downloads and uploads |
 //! | [`settle`] | costs that a response states: tokens of a language model, bytes of a download |
 //! | [`respond`] | header fields and bodies of responses, gRPC |

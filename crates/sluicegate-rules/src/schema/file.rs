@@ -47,7 +47,7 @@ pub(crate) struct File {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::headers")]
     pub headers: Option<At<String>>,
-    /// A request whose body a rule asks for, and that cannot be read, because it is compressed, not a JSON object, too long or too slow: `match`
+    /// A request whose body a rule asks for, and that cannot be read, because it is compressed, neither JSON nor a form, too long or too slow: `match`
     /// (it may have any value, so all limits apply), `skip` (it has no fields), or the status of a refusal, such as `415`. Default: `match`.
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_unreadable_body")]
@@ -335,7 +335,7 @@ pub(crate) struct Condition {
     /// Parameters of the query and the values that they must have, as for `header`.
     #[serde(default, deserialize_with = "said")]
     pub query: Option<At<FieldValues>>,
-    /// Fields of the request's JSON body, as `model`, and the values that they must have, as for `header`. One that cannot be read may have
+    /// Fields of the request's body, JSON or a form, as `model`, and the values that they must have, as for `header`. One that cannot be read may have
     /// any value, unless `on_unreadable_body` says otherwise.
     #[serde(default, deserialize_with = "said")]
     pub body: Option<At<FieldValues>>,
