@@ -25,9 +25,8 @@
 //! rounded up; times until there is room are lower bounds if `counts_rejected` says that refused requests count. Fields may be added within a
 //! version; a version that changes a field has another number.
 
-use std::time::Duration;
-
 use serde_json::{Map, Value, json};
+use sluicegate_core::support::ceil_millis;
 use sluicegate_rules::{DeferralExplained, Explained, RoomExplained, RuleExplained};
 use sluicegate_tower::in_flight::InFlightExplained;
 use sluicegate_tower::limits::{LimitExplained, WouldBe};
@@ -47,11 +46,11 @@ fn outcome(outcome: &WouldBe) -> Map<String, Value> {
         WouldBe::Exempt => json!({ "outcome": "exempt" }),
         WouldBe::Unlimited => json!({ "outcome": "unlimited" }),
         WouldBe::Uncounted => json!({ "outcome": "uncounted" }),
-        WouldBe::Delayed(wait) => json!({ "outcome": "delayed", "wait_ms": millis(*wait) }),
+        WouldBe::Delayed(wait) => json!({ "outcome": "delayed", "wait_ms": ceil_millis(*wait) }),
         WouldBe::Refused { status, retry_after, why } => json!({
             "outcome": "refused",
             "status": status.as_u16(),
-            "retry_after_ms": retry_after.map(millis),
+            "retry_after_ms": retry_after.map(ceil_millis),
             "why": why,
         }),
         _ => json!({ "outcome": "allowed" }),
@@ -85,7 +84,7 @@ fn permit(permit: &InFlightExplained) -> Value {
         Ok(asks) => ("asks", json!({ "key": asks.key.shown().to_string(), "remaining": asks.remaining })),
         Err(why) => ("why_not", json!(why)),
     };
-    let wait_ms = longest_wait.map(millis);
+    let wait_ms = longest_wait.map(ceil_millis);
     json!({ "name": name, "permits": permits, "shared": is_shared, "wait_ms": wait_ms, what: of })
 }
 
@@ -98,8 +97,8 @@ fn limit(limit: &LimitExplained) -> Value {
         json!({
             "capacity": status.capacity(),
             "remaining": status.remaining(),
-            "room_after_ms": millis(status.available_after()),
-            "reset_after_ms": millis(status.reset_after()),
+            "room_after_ms": ceil_millis(status.available_after()),
+            "reset_after_ms": ceil_millis(status.reset_after()),
         })
     });
     json!({ "asks": {
@@ -113,8 +112,4 @@ fn limit(limit: &LimitExplained) -> Value {
         "bandwidth": asks.bandwidth.map(|direction| direction.to_string()),
         "stands": stands.collect::<Vec<_>>(),
     } })
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

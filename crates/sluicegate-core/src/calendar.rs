@@ -4,10 +4,11 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroU64;
 use std::str::FromStr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::error::ConfigError;
+use crate::support::lock;
 use crate::text::Fault;
 
 /// A day, week, month, quarter or year of the calendar in a time zone, for quotas with periods of different lengths.
@@ -129,7 +130,7 @@ impl CalendarPeriod {
             None => unit.to_string(),
         };
         // A panic cannot leave the list half-changed.
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = lock(&KNOWN);
         if let Some(periods) = known.iter().find(|periods| periods.name == name) {
             return Ok(Self(periods));
         }

@@ -70,6 +70,8 @@ mod receipt;
 mod status;
 #[cfg(feature = "limiter")]
 pub mod store;
+#[doc(hidden)]
+pub mod support;
 #[cfg(feature = "limiter")]
 pub mod suspension;
 mod text;

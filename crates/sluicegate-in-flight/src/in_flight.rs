@@ -5,12 +5,13 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, Weak};
 use std::time::Duration;
 
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::key::AsKey;
 use sluicegate_core::store::{Event, Listener, Listeners};
+use sluicegate_core::support::{lock, read, write};
 
 use crate::pool::PermitPool;
 use crate::service::ServicePermits;
@@ -265,11 +266,11 @@ impl Reports {
     }
 
     fn observer(&self) -> Option<Arc<dyn Listener>> {
-        self.observer.read().unwrap_or_else(PoisonError::into_inner).as_ref()?.upgrade()
+        read(&self.observer).as_ref()?.upgrade()
     }
 
     fn observe(&self, observer: Weak<dyn Listener>) {
-        *self.observer.write().unwrap_or_else(PoisonError::into_inner) = Some(observer);
+        *write(&self.observer) = Some(observer);
     }
 }
 
@@ -288,5 +289,5 @@ impl Registry {
 }
 
 fn registry() -> MutexGuard<'static, Registry> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&REGISTRY)
 }

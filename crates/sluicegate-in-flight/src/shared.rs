@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::key::Key;
 use sluicegate_core::policy::OnOutage;
 use sluicegate_core::store::{DemandsOf, Event, PermitDemand, PermitGrant, SharedPermits, Subject};
+use sluicegate_core::support::lock;
 
 use crate::NoPermitKind;
 use crate::in_flight::Reports;
@@ -231,7 +232,7 @@ impl InstancePermits {
 
     /// No code panics while it holds the lock, so the protected data is consistent.
     fn lock(&self) -> MutexGuard<'_, SharedState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

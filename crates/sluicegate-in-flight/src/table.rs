@@ -7,11 +7,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::Waker;
 
 use foldhash::quality::RandomState;
 use sluicegate_core::key::Key;
+use sluicegate_core::support::lock;
 
 use crate::NoPermitKind;
 use crate::pool::{
@@ -179,11 +180,6 @@ impl PermitPool for PermitTable {
     fn keys(&self) -> usize {
         self.parts.iter().map(|part| lock(part).len()).sum()
     }
-}
-
-/// No code panics while it holds one of these locks, so the protected data is consistent.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use sluicegate_core::Decision;
 use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
+use sluicegate_core::support::lock;
 
-use crate::lock::lock;
 use crate::offenders;
 use crate::offenders::{CutKey, OffenderKind, shown};
 

@@ -2,11 +2,10 @@
 
 use std::array;
 use std::cell::Cell;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use crate::lock::lock;
+use sluicegate_core::support::{self, lock};
 
 /// Some counters, in a lane for each of the first threads that add to them, and one for all other threads.
 ///
@@ -168,7 +167,7 @@ pub(super) fn one_in_64() -> bool {
 fn is_its_turn(mut random: u64) -> bool {
     if random == 0 {
         // Each of a thread's first decisions has the same chance, because the thread may not make many.
-        random = RandomState::new().hash_one(0) | 1;
+        random = support::random() | 1;
         let left = (random >> 32) % ONE_IN as u64;
         if left > 0 {
             CHANCE.set(Chance { left: left - 1, random });

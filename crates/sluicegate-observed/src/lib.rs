@@ -29,7 +29,6 @@ mod events;
 #[cfg(feature = "serde")]
 mod json;
 mod lanes;
-mod lock;
 mod meter;
 mod metrics;
 mod offenders;

@@ -15,6 +15,7 @@ use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::limiter::{Limiters, RateLimiter};
 use sluicegate_core::policy::check_name;
 use sluicegate_core::store::{Alarm, DecidedBy, KnownKeys, QuotaStatus};
+use sluicegate_core::support::lock;
 use sluicegate_in_flight::InFlight;
 
 use crate::answer::{Answer, Judgement};
@@ -22,7 +23,6 @@ use crate::budgets::Budgets;
 use crate::counts::{ALL_WHO_DECIDE, COUNTERS, Counted, PolicyCounts, Sums, is_shown, of_whom, series_of};
 use crate::durations::Timing;
 use crate::events::Minutely;
-use crate::lock::lock;
 use crate::metrics::{DURATION, ExportedTotals, WAIT, series};
 use crate::offenders::Offenders;
 use crate::rates::{Rates, Recent, Tally};

@@ -8,7 +8,7 @@ use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder};
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::policy::check_name;
 
-use crate::lock::lock;
+use sluicegate_core::support::lock;
 
 /// A metric that an observed store exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use sluicegate_core::clock::Clock;
 use sluicegate_core::error::StoreError;
 use sluicegate_core::policy::{Policy, TimeSpan};
 use sluicegate_core::store::{Alarm, Event, Listener};
+use sluicegate_core::support::lock;
 
-use crate::lock::lock;
 use crate::offenders::ShownKey;
 
 /// The most events that are kept of each kind; those with an operator are a kind of their own.

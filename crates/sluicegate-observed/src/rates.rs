@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluicegate_core::support::lock;
+
 use crate::counts::Sums;
-use crate::lock::lock;
 use crate::snapshot::Totals;
 
 const SECOND_US: u64 = 1_000_000;

@@ -3,10 +3,10 @@
 use metrics::Key;
 use sluicegate_core::policy::Policy;
 use sluicegate_core::store::{BreakerState, Store, StoreStatus};
+use sluicegate_core::support::lock;
 use sluicegate_in_flight::{Class, InFlight};
 
 use crate::Observed;
-use crate::lock::lock;
 use crate::meter::RemainingRatio;
 use crate::metrics::{
     ADAPTIVE_LATENCY, ADAPTIVE_LIMIT, ADAPTIVE_WAITING, ALARM, BREAKER_STATE, IN_FLIGHT, LEASED_KEYS,

@@ -7,10 +7,10 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 use sluicegate_core::Outcome;
+use sluicegate_core::support::lock;
 
 use crate::durations::Timing;
 use crate::lanes::Lanes;
-use crate::lock::lock;
 use crate::metrics::{ExportedTotals, ROUTE_DURATION, ROUTE_REQUESTS, series};
 
 /// The most routes with counts of their own. All others count together, under [`OTHER`].

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use sluicegate_core::key::KeyRef;
 
-use crate::lock::lock;
+use sluicegate_core::support::lock;
 
 const MINUTE_US: u64 = 60_000_000;
 /// The most keys that are remembered: a page or an alert only needs to know whether there are many.

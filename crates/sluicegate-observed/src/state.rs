@@ -16,12 +16,12 @@ use sluicegate_core::error::{StoreError, StoreErrorKind};
 use sluicegate_core::store::{
     BreakerState, DecidedBy, Event, ForwardedFault, Listener, StoreStatus, Undecided,
 };
+use sluicegate_core::support::lock;
 use sluicegate_in_flight::{Class, InFlight};
 
 use crate::ask::Took;
 use crate::counts::Counted;
 use crate::durations::Durations;
-use crate::lock::lock;
 use crate::meter::{Meters, WatchedKeys};
 use crate::metrics::{
     BREAKER_OPENED, DISAGREEMENTS, EVENTS_DROPPED, ExportedTotals, FALLBACK_SECONDS, FORWARDED_FAULTS, Name,

@@ -13,9 +13,9 @@ use std::time::Duration;
 use sluicegate_core::limiter::{OverrideErrorKind, Overrides};
 use sluicegate_core::policy::{Override, OverrideBuilder, Policy, PolicyQuota, Tightening};
 use sluicegate_core::store::{Alarm, AlarmCause, DecidedBy, Store};
+use sluicegate_core::support::lock;
 
 use crate::Observed;
-use crate::lock::lock;
 use crate::store::ObservedStore;
 
 /// The operator name of these overrides.

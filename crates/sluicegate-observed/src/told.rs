@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::store::{Alarm, Event, Listener, Listeners};
+use sluicegate_core::support::lock;
 
-use crate::lock::lock;
 use crate::past::RecentEvents;
 use crate::store::ObservedStore;
 use crate::tighten;

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
+use sluicegate_core::support::ceil_seconds;
 use sluicegate_plots::{grouped, part};
 
 use crate::reply::{Reason, Reply};
@@ -89,7 +90,7 @@ fn progress(waited: Duration, wait: Duration) -> Markup {
 
 /// Writes `4 minutes`, rounded to the precision of an estimate.
 fn span(wait: Duration) -> String {
-    let all = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0)).max(1);
+    let all = ceil_seconds(wait).max(1);
     match all {
         0..=90 => seconds(all),
         91..=5_400 => format!("{} minutes", all.div_ceil(60)),

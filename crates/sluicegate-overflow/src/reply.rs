@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, RETRY_AFTER, VARY};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
+use sluicegate_core::support::ceil_seconds;
 
 use crate::line::{LineStanding, NoPlace};
 use crate::ticket::TicketFault;
@@ -231,5 +232,5 @@ fn millis(span: Duration) -> u64 {
 
 /// Whole seconds, rounded up to at least one: a visitor that came early would have to come again.
 fn whole_seconds(span: Duration) -> u64 {
-    span.as_secs().saturating_add(u64::from(span.subsec_nanos() > 0)).max(1)
+    ceil_seconds(span).max(1)
 }

@@ -38,6 +38,7 @@ use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sluicegate_core::clock::micros;
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::store::BreakerState;
+use sluicegate_core::support::random;
 
 /// Sets when a failing store is no longer asked, for how long, and how it is tried again.
 ///
@@ -452,13 +453,6 @@ impl Breaker {
         let doublings = self.pauses.load(Ordering::Relaxed).min(16);
         let pause = settings.first_pause.saturating_mul(1 << doublings).min(settings.longest_pause);
         let most = settings.jitter * 10;
-        pause * (1_000 - most + random(2 * most + 1)) / 1_000
+        pause * (1_000 - most + u32::try_from(random() % u64::from(2 * most + 1)).unwrap_or(0)) / 1_000
     }
-}
-
-/// A random number below `end`. It need not be unpredictable.
-fn random(end: u32) -> u32 {
-    use std::hash::{BuildHasher, RandomState};
-    let [a, b, c, d, ..] = RandomState::new().hash_one(0).to_le_bytes();
-    u32::from_le_bytes([a, b, c, d]) % end
 }

@@ -12,10 +12,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::store::{Inherit, PreparedPolicy};
+use sluicegate_core::support::lock;
 use smallvec::SmallVec;
 
 /// The most keys whose debts are remembered. Units that the fallback admits for further keys stay uncounted.
@@ -142,7 +143,7 @@ impl DebtLedger {
 
 impl Debts {
     fn lock(&self) -> MutexGuard<'_, DebtLedger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ledger)
     }
 
     /// The number of keys in debt.

@@ -14,7 +14,7 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluicegate_core::Decision;
@@ -24,6 +24,7 @@ use sluicegate_core::policy::{OnOutage, Policy, PolicyQuota};
 use sluicegate_core::store::{
     Ask, DecidedBy, Mode, OwnQuotas, PreparedPolicy, QuotaStatus, Store, StoreStatus, WeakPolicy,
 };
+use sluicegate_core::support::lock;
 use sluicegate_core::wrap::{Within, decide_in_outage};
 use smallvec::SmallVec;
 
@@ -221,7 +222,7 @@ impl FallbackShare {
 
     /// Puts this share of a policy in force, in place of the earlier ones.
     pub(super) fn begin(&self, policy: &PreparedPolicy) {
-        let mut in_force = self.terms.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_force = lock(&self.terms.in_force);
         let share = self.own.as_ref().map(PreparedPolicy::downgrade);
         *in_force = Some(PolicyInForce { policy: policy.downgrade(), share });
         // Release: a thread that reads the number finds the share under the lock.
@@ -251,7 +252,7 @@ impl FallbackShare {
         if self.terms.newest.load(Ordering::Acquire) == self.number {
             return None;
         }
-        let in_force = self.terms.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let in_force = lock(&self.terms.in_force);
         in_force.as_ref().and_then(read)
     }
 }

@@ -6,12 +6,13 @@
 //! is no longer asked and ends with the last one that is asked again; a gauge shows its length.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sluicegate_core::clock::Clock;
 use sluicegate_core::error::{StoreError, StoreErrorKind};
 use sluicegate_core::store::{BreakerState, Event, Listeners, ResilientStatus};
+use sluicegate_core::support::lock;
 use smallvec::SmallVec;
 
 use super::breaker::{Breaker, BreakerSettings, CallPermit, Transition};
@@ -115,7 +116,7 @@ impl Parts {
     }
 
     fn outage(&self) -> MutexGuard<'_, Outage> {
-        self.outage.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.outage)
     }
 
     /// Notes that a part is not asked. A trial that has failed only prolongs that.

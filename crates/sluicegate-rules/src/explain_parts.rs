@@ -4,6 +4,7 @@ use std::fmt;
 
 use sluicegate_core::Quota;
 use sluicegate_core::policy::TimeSpan;
+use sluicegate_core::support::ceil_seconds;
 use sluicegate_tower::room::RoomNumbers;
 
 /// A waiting room that a request comes to. A request that shows no pass waits there.
@@ -61,7 +62,7 @@ impl fmt::Display for RoomExplained {
         match now.wait.filter(|wait| !wait.is_zero()) {
             // As much as an estimate is worth.
             Some(wait) => {
-                let seconds = wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0));
+                let seconds = ceil_seconds(wait);
                 write!(
                     f,
                     ", a newcomer for about {}",

@@ -2,7 +2,9 @@
 //!
 //! Listeners are called on the thread of the reload, one after the other. They are called after the new rules are in force.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use sluicegate_core::support::lock;
 
 use crate::changes::Changes;
 use crate::error::RulesError;
@@ -23,17 +25,17 @@ pub(crate) struct NewsListeners {
 impl NewsListeners {
     /// Adds a listener permanently.
     pub(crate) fn add(&self, listener: impl Fn(News<'_>) + Send + Sync + 'static) {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::new(listener));
+        lock(&self.all).push(Arc::new(listener));
     }
 
     /// Taken before the next change can begin, and held until listeners know of this one.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.turn)
     }
 
     /// Calls all listeners, without holding the lock: a listener may add another one.
     pub(crate) fn hear(&self, news: News<'_>) {
-        let all = self.all.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let all = lock(&self.all).clone();
         all.iter().for_each(|listener| listener(news));
     }
 }

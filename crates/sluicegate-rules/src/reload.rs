@@ -4,8 +4,10 @@
 //! differently wrong, and a file that is valid again.
 
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
+
+use sluicegate_core::support::lock;
 
 use crate::changes::Changes;
 use crate::error::RulesError;
@@ -120,7 +122,7 @@ impl Rules {
     /// Rules that code has put in force stay until the file changes, unless a reload is asked for.
     fn read_again(&self, is_asked: bool) -> Reloaded {
         let Some(source) = &self.0.source else { return (Ok(None), false) };
-        let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_force = lock(&self.0.in_force);
         let known = in_force.read.as_ref().filter(|_| !(is_asked && in_force.is_replaced));
         let read = source.read(known).and_then(|read| {
             let Some((text, file)) = read else { return Ok(None) };

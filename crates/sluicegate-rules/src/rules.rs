@@ -3,12 +3,13 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sluicegate_core::Store;
 use sluicegate_core::limiter::Overrides;
 use sluicegate_core::store::IntoStore;
+use sluicegate_core::support::lock;
 use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::in_flight::InFlightHandle;
 use sluicegate_tower::key::RequestView;
@@ -246,7 +247,7 @@ impl Rules {
     /// # Errors
     /// When the store cannot support one of its policies; then nothing has changed.
     pub fn replace(&self, file: RulesFile) -> Result<Changes, RulesError> {
-        let mut in_force = self.0.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut in_force = lock(&self.0.in_force);
         let changes = self.put(&mut in_force, &file)?;
         in_force.is_replaced = true;
         self.tell(in_force, Some(Ok(Some(&changes))));
@@ -262,7 +263,7 @@ impl Rules {
             in_force.put(&self.0.store, (self.0.rooms.as_ref(), deferral), file)?;
         // Requests that have begun are decided by the policies that their limits are pinned to.
         {
-            let mut current = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut current = lock(&self.0.explainer);
             self.0.limits.swap(limits);
             *current = Arc::new(explainer);
         }
@@ -310,7 +311,7 @@ impl Rules {
     /// # Ok::<(), sluicegate_rules::RulesError>(())
     /// ```
     pub fn quotas_of(&self, policy: &str, key: &str) -> ChosenQuotas {
-        let explainer = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);
+        let explainer = lock(&self.0.explainer);
         explainer.with_keys.quotas(policy, key)
     }
 
@@ -368,7 +369,7 @@ impl Rules {
     pub async fn explain<'a>(&self, request: impl Into<RequestView<'a>>) -> Explained {
         let (limits, explainer) = {
             // `in_force` is not locked: a listener of news may explain while the next change waits for it.
-            let explainer = self.0.explainer.lock().unwrap_or_else(PoisonError::into_inner);
+            let explainer = lock(&self.0.explainer);
             (self.limits(), Arc::clone(&explainer))
         };
         explainer.explain(&limits, request.into()).await

@@ -1,6 +1,8 @@
 //! Reports that a file needs more of requests and responses than its rules get: [`Unread`].
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+
+use sluicegate_core::support::lock;
 
 use crate::compile::Compiled;
 
@@ -48,7 +50,7 @@ impl Unread {
     }
 
     fn change(&self, change: impl FnOnce(&mut UnreadNeeds)) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         change(&mut state);
         if let UnreadNeeds { needs: Some(needs), serves: true, is_said: false, .. } = &*state {
             tracing::warn!(

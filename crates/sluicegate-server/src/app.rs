@@ -11,6 +11,7 @@ use http::Response;
 use hyper::body::{Body as _, Frame, SizeHint};
 use metrics::{counter, describe_counter};
 use sluicegate_core::store::DecidedBy;
+use sluicegate_core::support::Seldom;
 use sluicegate_observed::Observed;
 use sluicegate_rules::Rules;
 use sluicegate_status::StatusPage;
@@ -222,39 +223,11 @@ pub(crate) fn describe_metrics() {
 
 /// Counts a request without the secret.
 pub(crate) fn refuse_stranger(peer: Option<&PeerAddr>) {
-    static WRONG: RareLine = RareLine::new();
+    static WRONG: Seldom = Seldom::new();
     counter!(WRONG_SECRETS).increment(1);
     if WRONG.is_due() {
         let peer = peer.map(|PeerAddr(peer)| peer.ip());
         tracing::warn!(?peer, "a caller showed no secret of this server, or a wrong one; said once a second");
-    }
-}
-
-// Limits frequent log lines to one a second: [`RareLine`].
-
-/// A log line that is written at most once a second.
-///
-/// It is for lines that each request of a flood would write, so that a client cannot fill the disk.
-#[derive(Debug)]
-pub(crate) struct RareLine(Mutex<Option<Instant>>);
-
-impl RareLine {
-    pub(crate) const fn new() -> Self {
-        Self(Mutex::new(None))
-    }
-
-    pub(crate) fn is_due(&self) -> bool {
-        self.is_due_at(Instant::now())
-    }
-
-    fn is_due_at(&self, now: Instant) -> bool {
-        // Another thread that writes it now writes it for this one, too.
-        let Ok(mut written) = self.0.try_lock() else { return false };
-        let is_due = written.is_none_or(|at| now.saturating_duration_since(at) >= Duration::from_secs(1));
-        if is_due {
-            *written = Some(now);
-        }
-        is_due
     }
 }
 
@@ -269,17 +242,4 @@ pub enum Charge {
     AllOrNone,
     /// Each descriptor that fits spends, as in Envoy's own server. A descriptor that does not fit spends if its policy counts refused requests.
     Each,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_written_at_once_and_then_once_a_second() {
-        let (line, began) = (RareLine::new(), Instant::now());
-        let due = [0, 1, 999, 1_000, 1_001, 1_999, 2_000, 9_000]
-            .map(|millis| line.is_due_at(began + Duration::from_millis(millis)));
-        assert_eq!(due, [true, false, false, true, false, false, true, true]);
-    }
 }

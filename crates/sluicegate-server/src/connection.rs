@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use std::{io, mem};
@@ -17,6 +17,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use sluicegate_core::support::lock;
 use sluicegate_tower::key::PeerAddr;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -196,7 +197,7 @@ impl Activity {
         if self.in_progress.load(Ordering::Relaxed) > 0 {
             return;
         }
-        let mut began = self.head_began.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut began = lock(&self.head_began);
         if began.is_none() {
             *began = Some(Instant::now());
             self.head_begins.notify_one();
@@ -205,7 +206,7 @@ impl Activity {
 
     /// Whether a head takes longer than this time.
     fn has_late_head(&self, longest: Duration) -> bool {
-        let began = *self.head_began.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = *lock(&self.head_began);
         began.is_some_and(|began| began.elapsed() >= longest)
     }
 
@@ -213,13 +214,13 @@ impl Activity {
     /// caller that was let in.
     pub(crate) fn rank(&self) -> Option<RoomRank> {
         let (is_known, is_busy) = (self.caller.is_known(), self.in_progress.load(Ordering::Relaxed) > 0);
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *lock(&self.last);
         (!is_known || !is_busy).then(|| RoomRank { is_known, is_busy, since: last.unwrap_or(self.opened) })
     }
 
     /// Whether no request has come.
     fn has_no_request(&self) -> bool {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *lock(&self.last);
         // Relaxed, as below.
         last.is_none() && self.in_progress.load(Ordering::Relaxed) == 0
     }
@@ -232,15 +233,15 @@ impl Activity {
         if self.in_progress.load(Ordering::Relaxed) > 0 {
             return Some(now + idle);
         }
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = *lock(&self.last);
         let until = last.map(|last| last + idle).filter(|until| *until > now)?;
-        let began = *self.head_began.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = *lock(&self.head_began);
         Some(began.map_or(until, |began| until.min(began + bounds.handshake)))
     }
 
     /// Begins a span of time. Returns whether all responses from before the span that ends now are sent.
     fn begin_span(&self) -> bool {
-        let mut sending = self.sending.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sending = lock(&self.sending);
         let [this, before] = &mut *sending;
         let are_sent = Arc::strong_count(before) == 1;
         mem::swap(this, before);
@@ -251,20 +252,20 @@ impl Activity {
 impl Busy {
     fn new(activity: &Arc<Activity>) -> Self {
         activity.in_progress.fetch_add(1, Ordering::Relaxed);
-        *activity.head_began.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&activity.head_began) = None;
         Self(Arc::clone(activity))
     }
 
     /// The request has its response, which is being sent.
     fn sending(self) -> (Self, Arc<()>) {
-        let span = Arc::clone(&self.0.sending.lock().unwrap_or_else(PoisonError::into_inner)[0]);
+        let span = Arc::clone(&lock(&self.0.sending)[0]);
         (self, span)
     }
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *lock(&self.0.last) = Some(Instant::now());
         self.0.in_progress.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use metrics::counter;
+use sluicegate_core::support::Seldom;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
-use crate::app::{FULL_TOTAL, RareLine};
+use crate::app::FULL_TOTAL;
 use crate::connection::Activity;
 
 /// The connections beyond the bound, for probes.
@@ -72,7 +73,7 @@ impl Places {
 
     /// Tells a connection to make room; returns whether there was one.
     fn make_room(&mut self) -> bool {
-        static FULL: RareLine = RareLine::new();
+        static FULL: Seldom = Seldom::new();
         let mut is_searched = false;
         let told = loop {
             let Some((rank, next)) = self.next.pop_front() else {

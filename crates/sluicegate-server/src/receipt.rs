@@ -5,7 +5,7 @@
 //! are used or expire: a store in memory may forget keys, and a list may not. A full list refuses new reservations.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -15,6 +15,7 @@ use sluicegate_core::key::KeyKind;
 use sluicegate_core::limiter::{Receipt, change_all};
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::store::{DecidedBy, DecisionFuture};
+use sluicegate_core::support::lock;
 use sluicegate_core::{Algorithm, ConfigError, Key, OnOutage, Policy, Quota, RateLimiter, Store};
 
 use crate::asks::LimiterAsk;
@@ -152,7 +153,7 @@ impl ReceiptTokens {
     }
 
     fn open(&self) -> MutexGuard<'_, OpenReceipts> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 
     /// A check of the store, for readiness.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use http::{Request, Response};
 use http_body::Body;
@@ -295,11 +295,6 @@ pub(crate) fn rfc3339(at: SystemTime) -> String {
     format!("{at:.3}")
 }
 
-/// Whole seconds of a wait, rounded up, so that no client is told too little.
-pub(crate) fn seconds_up(wait: Duration) -> u64 {
-    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
-}
-
 /// Reads a moment as it is written, in any zone, from the epoch on.
 pub(crate) fn read(text: &str) -> Option<SystemTime> {
     let at: Timestamp = text.parse().ok()?;
@@ -308,7 +303,7 @@ pub(crate) fn read(text: &str) -> Option<SystemTime> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
+    use std::time::{Duration, UNIX_EPOCH};
 
     use super::*;
 

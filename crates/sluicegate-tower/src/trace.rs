@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use http::Extensions;
+use sluicegate_core::support::{ceil_millis, lock};
 use sluicegate_core::{Decision, Policy, RateLimiter};
 use tracing::Span;
 use tracing::level_filters::LevelFilter;
@@ -111,7 +112,7 @@ impl TraceFields {
             span.record(DECIDED_BY, decided_by);
         }
         if let Some(wait) = self.wait {
-            span.record(WAIT_MS, ceil_ms(wait));
+            span.record(WAIT_MS, ceil_millis(wait));
         }
     }
 }
@@ -147,7 +148,7 @@ impl RequestTrace {
         let span = Span::current();
         let around = request.get::<OuterTrace>().and_then(|around| around.0.upgrade());
         if let Some(around) = around.filter(|around| around.span == span) {
-            let mut known = around.fields.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = lock(&around.fields);
             if fields.is_stricter(&known) {
                 *known = fields;
             }
@@ -159,7 +160,7 @@ impl RequestTrace {
     /// Replaces the fields, if they are recorded here.
     pub(crate) fn replace(&self, fields: impl FnOnce() -> TraceFields) {
         if let Self::Span(recorded) = self {
-            *recorded.fields.lock().unwrap_or_else(PoisonError::into_inner) = fields();
+            *lock(&recorded.fields) = fields();
         }
     }
 
@@ -201,7 +202,7 @@ impl WaitSpan {
             target: "sluicegate::wait",
             "rate_limit.wait",
             rate_limit.policy = policy.map(Policy::name),
-            rate_limit.wait_ms = ceil_ms(delay),
+            rate_limit.wait_ms = ceil_millis(delay),
             rate_limit.ended_by = tracing::field::Empty,
         );
         Self::of(span, fields)
@@ -281,11 +282,6 @@ impl BandwidthSpan {
 
 impl Drop for TracedBody {
     fn drop(&mut self) {
-        self.span.record(WAIT_MS, ceil_ms(self.waited));
+        self.span.record(WAIT_MS, ceil_millis(self.waited));
     }
-}
-
-/// Milliseconds, rounded up, as all waits are.
-fn ceil_ms(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use axum::Extension;
@@ -12,6 +12,7 @@ use axum::http::Extensions;
 use axum::middleware::AddExtension;
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::store::IntoStore;
+use sluicegate_core::support::lock;
 use sluicegate_core::{ConfigError, RateLimiter};
 use sluicegate_tower::limits::LimitsBuilder;
 use sluicegate_tower::respond::{IntoRefusalResponse, ProblemJson, Refusal, Respond};
@@ -222,7 +223,7 @@ impl AttributeStore {
         is_logged: bool,
     ) -> Result<Arc<MadeLimits>, ConfigError> {
         let id = attribute.id();
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = lock(&self.failed);
         // Another request may have been first.
         let made = self.made.load_full();
         if let Some(made) = made.get(&id) {

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
 use crate::error::ConfigError;
 use crate::policy::Quotas;
 use crate::store::PreparedPolicy;
+use crate::support::{read, write};
 
 /// The rows of places, each twice as long as the row before.
 const ROWS: usize = 7;
@@ -50,7 +51,7 @@ impl PolicyByQuotas {
         if let Some(under) = self.get(quotas) {
             return Ok(under.clone());
         }
-        let known = self.all.read().unwrap_or_else(PoisonError::into_inner).get(quotas).cloned();
+        let known = read(&self.all).get(quotas).cloned();
         let (under, place) = match known {
             Some(known) => known,
             None => self.put(quotas, prepare()?),
@@ -62,7 +63,7 @@ impl PolicyByQuotas {
     }
 
     fn put(&self, quotas: &Quotas, under: UnderQuotas) -> (UnderQuotas, Option<usize>) {
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = write(&self.all);
         if let Some(known) = all.get(quotas) {
             return known.clone();
         }

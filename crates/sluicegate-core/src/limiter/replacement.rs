@@ -9,7 +9,7 @@
 //! handles are taken in the order in which the policies were given, under the lock of the store's handles.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard, TryLockError};
 use std::time::Duration;
 
 use super::handle::{InForce, RateLimiter};
@@ -17,6 +17,7 @@ use super::overrides::standing_on;
 use crate::error::ConfigError;
 use crate::policy::{Override, Policy};
 use crate::store::{Event, Inherit, PreparedPolicy, Store, Subject};
+use crate::support::lock;
 use crate::suspension;
 
 /// A policy that is prepared to replace the policy of a handle. It excludes other replacements.
@@ -186,7 +187,7 @@ impl RateLimiter {
         policy: impl FnOnce(&Policy) -> Policy,
         inherit: Inherit,
     ) -> Result<Option<Replacement<'_>>, ConfigError> {
-        let lock = self.handle.replacing.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = lock(&self.handle.replacing);
         let written = Arc::clone(&self.handle.current.load().written);
         let policy = policy(&written).remembering_as(&written);
         Replacement::prepare(self, lock, policy, inherit)
@@ -205,7 +206,7 @@ impl RateLimiter {
 
     /// Applies the overrides known here to the policy in force.
     pub(super) fn follow(&self) -> Option<Replaced> {
-        self.follow_by(self.handle.replacing.lock().unwrap_or_else(PoisonError::into_inner))
+        self.follow_by(lock(&self.handle.replacing))
     }
 
     /// Ends an expired override, unless another thread is ending it.

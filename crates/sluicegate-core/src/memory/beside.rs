@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::support::lock;
 
 /// A value for each of a few keys of one bucket. Callers hold the lock of the key's set or shard.
 pub(super) struct Beside<T> {
@@ -108,7 +110,7 @@ impl<T: Clone + Default> Beside<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, All<T>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.all)
     }
 
     fn count(&self, all: &All<T>) {

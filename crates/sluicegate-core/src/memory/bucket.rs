@@ -1,7 +1,7 @@
 //! One quota of one policy: its rules and the table of its keys.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::account::BucketAccount;
 use super::ahead::Ahead;
@@ -15,6 +15,7 @@ use crate::algorithm::Rule;
 use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 use crate::policy::{OnFull, Policy};
 use crate::store::Ask;
+use crate::support::lock;
 
 /// One quota of one policy: its rules, and the states of its keys.
 pub(super) struct Bucket {
@@ -105,7 +106,7 @@ impl Bucket {
             return false;
         }
         let TableKind { accounts, quotas } = TableKind::of(policy);
-        match &mut *self.shape.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &mut *lock(&self.shape) {
             Some(shape) => {
                 *shape = TableKind { accounts: shape.accounts || accounts, quotas: shape.quotas || quotas };
                 true
@@ -143,7 +144,7 @@ impl Bucket {
     #[cold]
     fn make(&self) -> &MadeTable {
         self.made.get_or_init(|| {
-            let shape = self.shape.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let shape = lock(&self.shape).take();
             let shape = shape.unwrap_or(TableKind { accounts: true, quotas: true });
             let home = Home::new(&self.context, (self.keys, self.on_full), shape, &self.rules.own);
             MadeTable { shape, home }
@@ -286,7 +287,7 @@ impl Bucket {
     pub(super) fn fill(&self, now_us: u64) -> (usize, usize) {
         let made = self.made.get();
         let in_use = made.map_or(0, |made| made.home.in_use(now_us));
-        let planned = || *self.shape.lock().unwrap_or_else(PoisonError::into_inner);
+        let planned = || *lock(&self.shape);
         let shape = made.map(|made| made.shape).or_else(planned);
         (in_use, shape.map_or(0, |shape| shape.slots(&self.rules.own, self.keys)))
     }

@@ -5,10 +5,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use super::table::SlotWords;
 use crate::algorithm::Rule;
+use crate::support::{read, write};
 
 /// The rule of a quota, and the plans of keys.
 pub(super) struct QuotaRules {
@@ -51,7 +52,7 @@ impl QuotaRules {
     }
 
     fn plans(&self) -> RwLockReadGuard<'_, Plans> {
-        self.plans.read().unwrap_or_else(PoisonError::into_inner)
+        read(&self.plans)
     }
 
     /// The rule of this number.
@@ -68,7 +69,7 @@ impl QuotaRules {
             return plans.each.get(usize::from(*number) - 1).cloned();
         }
         drop(plans);
-        self.plans.write().unwrap_or_else(PoisonError::into_inner).add(rule, now_us)
+        write(&self.plans).add(rule, now_us)
     }
 
     /// The number of rules of keys that are still in use.

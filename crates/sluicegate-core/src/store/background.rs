@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 
 use super::future::{DecideResult, DecisionFuture};
 use crate::error::{StoreError, StoreErrorKind};
+use crate::support::{read, write};
 
 impl DecisionFuture {
     /// Begins work on this runtime, at once. If the future is dropped before the answer has come, the runtime finishes the work. For
@@ -173,10 +174,10 @@ impl KeptTask {
     /// The error of `find`.
     pub fn keep_on(&self, find: impl FnOnce() -> Result<Handle, StoreError>) -> Result<Handle, StoreError> {
         // No code panics while it holds the lock, except for `begin`, which then has changed nothing.
-        if let Some(runtime) = running(&self.run.read().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(runtime) = running(&read(&self.run)) {
             return Ok(runtime);
         }
-        let mut run = self.run.write().unwrap_or_else(PoisonError::into_inner);
+        let mut run = write(&self.run);
         // Another caller may have begun it meanwhile.
         if let Some(runtime) = running(&run) {
             return Ok(runtime);
@@ -189,7 +190,7 @@ impl KeptTask {
 
     /// Whether the task runs.
     pub fn is_running(&self) -> bool {
-        running(&self.run.read().unwrap_or_else(PoisonError::into_inner)).is_some()
+        running(&read(&self.run)).is_some()
     }
 }
 

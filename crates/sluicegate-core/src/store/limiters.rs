@@ -7,11 +7,12 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use super::alone::Memory;
 use crate::key::KeyRef;
 use crate::policy::{Board, Policy};
+use crate::support::lock;
 
 /// The handles of a store: one per policy name, so that every caller that names a policy sees its replacements and joins
 /// its queues. Authors of stores keep one and return it from [`Store::limiters`](crate::Store::limiters).
@@ -48,7 +49,7 @@ type Handles = HashMap<String, Weak<dyn Any + Send + Sync>>;
 
 impl Limiters {
     pub(crate) fn lock(&self) -> MutexGuard<'_, Handles> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.handles)
     }
 
     /// Sets the function that returns the known keys of a policy when an override [for new keys](crate::policy::Override::is_for_new_keys)
@@ -66,7 +67,7 @@ impl Limiters {
 
     /// The overrides that this instance knows of. No other lock is taken while this one is held.
     pub(crate) fn overrides(&self) -> MutexGuard<'_, Board> {
-        self.overrides.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.overrides)
     }
 
     /// The memory in which these handles decide while the store gives no answer.
@@ -76,7 +77,7 @@ impl Limiters {
 
     /// The lines in the log about suspensions by refusals, of all policies together.
     pub(crate) fn suspension_lines(&self) -> MutexGuard<'_, crate::suspension::SuspensionLines> {
-        self.suspension_lines.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.suspension_lines)
     }
 
     /// True only for the first call: its caller makes these handles follow the value that the store shares.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::key::Key;
+use crate::support::lock;
 
 /// The limits in flight that this process counts alone, and whether it also has a store that instances share.
 static ALONE: Mutex<CountedAlone> =
@@ -20,7 +21,7 @@ struct CountedAlone {
 /// Notes that this process counts the permits of this limit alone. It is logged once if the process also has a store that instances
 /// share, now or later: each instance then gives out all of them, which is probably not meant.
 pub fn note_counted_alone(name: &str) {
-    let mut alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut alone = lock(&ALONE);
     if alone.names.len() < 100 && alone.names.insert(name.to_owned()) && alone.is_beside_shared {
         warn(name);
     }
@@ -29,7 +30,7 @@ pub fn note_counted_alone(name: &str) {
 /// Notes that this process has a store that instances share.
 #[cfg(feature = "limiter")]
 pub(crate) fn note_shared_store() {
-    let mut alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut alone = lock(&ALONE);
     if !std::mem::replace(&mut alone.is_beside_shared, true) {
         alone.names.iter().for_each(|name| warn(name));
     }

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, RwLock, Weak};
 
 use smallvec::SmallVec;
 
@@ -10,6 +10,7 @@ use super::alone::Alone;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::{OnExceeded, Policy, PolicyMode};
 use crate::store::{Mode, ShortWay, Store};
+use crate::support::{read, write};
 
 /// A policy that a store has prepared; only that store can decide it.
 ///
@@ -70,11 +71,11 @@ impl OwnQuotas {
             let (_, found) = all.iter().find(|(other, _)| *other == place)?;
             Arc::clone(found).downcast().ok()
         };
-        if let Some(found) = find(&self.prepared.read().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(found) = find(&read(&self.prepared)) {
             return Ok(found);
         }
         let made = Arc::new(make()?);
-        let mut all = self.prepared.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = write(&self.prepared);
         Ok(find(&all).unwrap_or_else(|| {
             all.push((place, Arc::clone(&made) as Arc<dyn Any + Send + Sync>));
             made

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use super::prepared::PreparedPolicy;
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Policy;
+use crate::support::lock;
 
 /// The policies that are open on a store, by name, each with what the store prepared for it.
 ///
@@ -50,7 +51,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
         replaced: Option<&PreparedPolicy>,
         prepare: impl FnOnce(&Arc<Policy>) -> Result<T, ConfigError>,
     ) -> Result<PreparedPolicy, ConfigError> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         make_room(&mut open, |policies| policies.iter().any(is_in_use));
         let policies = open.entry(policy.name().to_owned()).or_default();
         policies.retain(is_in_use);
@@ -80,7 +81,7 @@ impl<T: Send + Sync + 'static> Registry<T> {
 
     /// The preparations of all policies that are still in use, including replaced ones: those of one name in a row.
     pub fn prepared(&self) -> Vec<Arc<T>> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = lock(&self.open);
         open.values().flatten().filter_map(|(_, prepared)| prepared.upgrade()).collect()
     }
 }
@@ -118,7 +119,7 @@ impl<T> Default for Registry<T> {
 
 impl<T> fmt::Debug for Registry<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let open = lock(&self.open);
         let in_use = open.values().flatten().filter(|open| is_in_use(open));
         f.debug_set().entries(in_use.map(|(policy, _)| policy.to_string())).finish()
     }

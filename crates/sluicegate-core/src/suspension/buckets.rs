@@ -7,6 +7,7 @@ use crate::error::ConfigError;
 use crate::key::KeyRef;
 use crate::policy::Policy;
 use crate::store::{Ask, DecisionFuture, Inherit, PreparedPolicy, Store, SuspensionBuckets};
+use crate::support::ceil_millis;
 
 /// Asks a store, and reads its answer.
 pub(crate) type AskStore = fn(&dyn Store, &[Ask<'_>]) -> DecisionFuture;
@@ -72,7 +73,7 @@ pub(super) fn buckets_of<'a>(
 
 /// A time in the unit of a suspension's bucket: milliseconds, rounded up.
 pub(super) fn units(lasts: Duration) -> u64 {
-    u64::try_from(lasts.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    ceil_millis(lasts)
 }
 
 /// All buckets of a policy's suspension.

@@ -147,20 +147,15 @@ pub(crate) fn assumed<'a>(
     judge(now_us, 0, statuses).by(DecidedBy::Outage)
 }
 
-/// Logs the outage at most once a second, so that it does not fill the disk.
+/// Logs the outage.
 #[cfg(feature = "tracing")]
 fn log(error: &StoreError, decision: &Decision) {
-    use std::sync::Mutex;
-    use std::time::Instant;
+    use crate::support::Seldom;
 
-    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
-    let now = Instant::now();
-    let Ok(mut last) = LAST.try_lock() else { return };
-    if last.is_some_and(|last| now.duration_since(last) < Duration::from_secs(1)) {
+    static LINE: Seldom = Seldom::new();
+    if !LINE.is_due() {
         return;
     }
-    *last = Some(now);
-    drop(last);
     let error: &(dyn std::error::Error + 'static) = error;
     match (decision.decided_by(), decision.is_allowed()) {
         (DecidedBy::Fallback, _) => {

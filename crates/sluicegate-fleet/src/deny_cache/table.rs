@@ -17,10 +17,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::quality::RandomState;
 use sluicegate_core::key::KeyRef;
+use sluicegate_core::support::lock;
 
 use super::refusal::{CachedRefusal, Id, Mark, Question};
 use crate::latch::Latch;
@@ -201,7 +202,7 @@ impl RefusalTable {
     pub(super) fn clear(&self) {
         self.clears.fetch_add(1, Ordering::Release);
         for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = lock(shard);
             self.keys.fetch_sub(shard.refusals.len(), Ordering::Relaxed);
             shard.refusals.clear();
             shard.by_end.clear();
@@ -227,7 +228,7 @@ impl RefusalTable {
     fn shard(&self, id: Id) -> MutexGuard<'_, RefusalShard> {
         // A power of two, so the lowest bits choose one.
         let shard = usize::try_from(id.0 & (self.shards.len() as u128 - 1)).unwrap_or(0);
-        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[shard])
     }
 }
 

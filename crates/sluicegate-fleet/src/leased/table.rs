@@ -9,12 +9,13 @@
 //! sets in ascending order. No other lock of this crate is taken inside.
 
 use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use foldhash::quality::RandomState;
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyRef;
 use sluicegate_core::store::LeaseStatus;
+use sluicegate_core::support::lock;
 use smallvec::SmallVec;
 
 use super::account::KeyAccount;
@@ -73,7 +74,7 @@ impl AccountTable {
     /// The set at this index.
     #[inline]
     pub(super) fn set(&self, place: usize) -> MutexGuard<'_, AccountSet> {
-        self.sets[place].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.sets[place])
     }
 
     /// The set of a hash.

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use sluicegate_core::clock::micros;
 use sluicegate_core::key::{Key, KeyKind, KeyRef};
 use sluicegate_core::store::QuotaStatus;
+use sluicegate_core::support::lock;
 
-use crate::lock::lock;
 use crate::offenders::sketch::{Frequent, InTurn, RefusedKeys};
 
 /// The number of refused keys that are counted. With n of them, each key with more than one in n of the refusals is listed.

@@ -5,10 +5,10 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
 use sluicegate_core::key::KeyRef;
+use sluicegate_core::support::lock;
 
 use crate::lanes;
 use crate::lanes::PLACES;
-use crate::lock::lock;
 use crate::offenders::CutKey;
 
 /// Counts of the keys that come most often: Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient computation of frequent and

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use sluicegate_core::key::KeyRef;
 use sluicegate_core::store::{Alarm, AlarmCause, KnownKeys};
+use sluicegate_core::support::lock;
 
-use crate::lock::lock;
 use crate::unusual::sample::{KeyFigures, KeyHistory, KeySample, MINUTE, NEW};
 
 const SLOT_US: u64 = 10_000_000;

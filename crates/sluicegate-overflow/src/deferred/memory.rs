@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use sluicegate_core::ConfigError;
+use sluicegate_core::support::lock;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -59,7 +60,7 @@ impl MemoryJobs {
     }
 
     fn state(&self) -> MutexGuard<'_, JobTable> {
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0.state);
         state.forget(Instant::now(), self.0.settings.most_jobs);
         state
     }

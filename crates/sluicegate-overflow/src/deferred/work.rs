@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use foldhash::quality::RandomState;
 use sluicegate_core::limiter::{Turn, check_all};
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::IntoStore;
+use sluicegate_core::support::lock;
 use sluicegate_core::{Decision, Key, RateLimiter, Store};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -160,7 +161,7 @@ impl JobLines {
         });
         let spacing = Duration::from_nanos(u64::try_from(spacing_ns).unwrap_or(u64::MAX));
         let line = (policy.name().to_owned(), key.clone());
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = lock(&self.0);
         let last = lines.get(&line).filter(|last| **last > now);
         let behind = last.map_or(Duration::ZERO, |last| last.duration_since(now).saturating_add(spacing));
         let pause = wait.max(behind).max(PAUSE);

@@ -4,10 +4,11 @@
 //! a room that refuses all visitors is worse than a number that is off by one.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use sluicegate_core::ConfigError;
 use sluicegate_core::clock::Clock;
+use sluicegate_core::support::lock;
 
 use crate::line::schedule::Schedule;
 use crate::line::{
@@ -44,7 +45,7 @@ struct InMemory {
 
 impl InMemory {
     fn schedule(&self) -> MutexGuard<'_, Schedule> {
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.schedule)
     }
 }
 

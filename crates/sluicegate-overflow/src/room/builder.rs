@@ -1,13 +1,14 @@
 //! The settings of a room: [`WaitingRoomBuilder`].
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::support::random_secret;
 use sluicegate_core::{ConfigError, Policy, Quota};
 use sluicegate_tower::KeyExtractor;
 
@@ -154,7 +155,7 @@ impl WaitingRoomBuilder {
                 return Err(ConfigError::new(ConfigErrorKind::Layer, problem));
             }
         }
-        let secrets = if self.secrets.is_empty() { vec![random()] } else { self.secrets };
+        let secrets = if self.secrets.is_empty() { vec![random_secret()] } else { self.secrets };
         let opens_at = self.opens_at.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let settings = LineSettings {
             name: name.clone(),
@@ -206,9 +207,4 @@ pub(super) fn checked(name: &str, rate: Result<Quota, ConfigError>) -> Result<Qu
     }
     Policy::gcra(name, rate).build()?;
     Ok(rate)
-}
-
-/// A secret for this process: the seeds of hashers come from the system's random source.
-fn random() -> Vec<u8> {
-    (0_u64..4).flat_map(|number| RandomState::new().hash_one(number).to_be_bytes()).collect()
 }

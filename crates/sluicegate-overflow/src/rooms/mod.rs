@@ -5,10 +5,10 @@ mod named;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::support::{lock, random_secret};
 use sluicegate_core::{ConfigError, Quota};
 use sluicegate_tower::room::{Door, RoomMaker, RoomTerms};
 
@@ -66,11 +66,9 @@ struct OpenRoom {
 impl Rooms {
     /// Begins rooms whose lines are kept in this home.
     pub fn new(home: impl LineHome + Send + Sync + 'static) -> Self {
-        // The seeds of hashers come from the system's random source.
-        let secret = (0_u64..4).flat_map(|number| RandomState::new().hash_one(number).to_be_bytes());
         let settings = RoomsSettings {
             home: Arc::new(home),
-            secrets: vec![secret.collect()],
+            secrets: vec![random_secret()],
             page: Arc::new(page::page),
             clock: Arc::new(SystemClock::new()),
         };
@@ -131,7 +129,7 @@ impl Rooms {
     }
 
     fn open(&self) -> MutexGuard<'_, HashMap<String, OpenRoom>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 }
 

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sluicegate_core::support::random;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::failure;
@@ -136,9 +137,7 @@ fn longer(pause: Duration) -> Duration {
 
 /// A random time between half of a pause and all of it, so that a fleet does not reconnect in step.
 fn jittered(pause: Duration) -> Duration {
-    use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(0) % 1_000;
-    pause / 2 + pause / 2 * u32::try_from(random).unwrap_or(0) / 1_000
+    pause / 2 + pause / 2 * u32::try_from(random() % 1_000).unwrap_or(0) / 1_000
 }
 
 #[cfg(test)]

@@ -4,11 +4,12 @@
 //! carries the text of the rules. So instances with different rules can share keys.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sluicegate_core::algorithm::Rule;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{OwnQuotas, PreparedPolicy};
+use sluicegate_core::support::lock;
 use sluicegate_core::{ConfigError, Policy};
 
 use super::{encode, key};
@@ -105,7 +106,7 @@ impl Prepared {
             return Arc::clone(self);
         }
         let now_us = now_us();
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = lock(&self.current);
         match &*current {
             Some((moments, prepared)) if moments.contains(&now_us) => Arc::clone(prepared),
             _ => {

@@ -4,10 +4,11 @@
 //! shown by row, and buckets belong to policies.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use sluicegate_core::RateLimiter;
 use sluicegate_core::policy::Quotas;
+use sluicegate_core::support::{read, write};
 use sluicegate_tower::limits::Limits;
 use smallvec::SmallVec;
 
@@ -181,10 +182,10 @@ impl Brought {
             return OWN_OF_ROW;
         }
         let known = |all: &NumberedQuotas| all.numbers.get(&quotas).copied();
-        if let Some(number) = known(&self.0.read().unwrap_or_else(PoisonError::into_inner)) {
+        if let Some(number) = known(&read(&self.0)) {
             return number;
         }
-        let mut all = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = write(&self.0);
         known(&all).unwrap_or_else(|| {
             let quotas = Arc::new(quotas);
             all.each.push(Arc::clone(&quotas));
@@ -197,6 +198,6 @@ impl Brought {
     /// The quotas with this number; `None` for those of the row.
     pub(crate) fn quotas(&self, number: u32) -> Option<Arc<Quotas>> {
         let place = usize::try_from(number).ok()?.checked_sub(1)?;
-        self.0.read().unwrap_or_else(PoisonError::into_inner).each.get(place).cloned()
+        read(&self.0).each.get(place).cloned()
     }
 }

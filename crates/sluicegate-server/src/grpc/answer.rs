@@ -14,11 +14,11 @@ use http::header::CONTENT_TYPE;
 use http::{Request, Response, StatusCode};
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
+use sluicegate_core::support::Seldom;
 use sluicegate_tower::limits::{Limits, Refused};
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::respond::ProblemJson;
 
-use crate::app::RareLine;
 use crate::http::CallProblem;
 
 /// The decisions on the descriptors of a call.
@@ -110,7 +110,7 @@ impl DescriptorAnswers {
 
 /// The answer to a call that cannot be decided, for this reason.
 pub(super) fn over_limit(problem: &str) -> RateLimitResponse {
-    static REFUSED: RareLine = RareLine::new();
+    static REFUSED: Seldom = Seldom::new();
     if REFUSED.is_due() {
         tracing::warn!("a call over gRPC is refused: {problem}; said once a second");
     }

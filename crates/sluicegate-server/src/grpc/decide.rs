@@ -5,11 +5,12 @@ use std::sync::Arc;
 use http::Request;
 use sluicegate_core::limiter::check_all;
 use sluicegate_core::store::{DecisionFuture, Mode, QuotaStatus};
+use sluicegate_core::support::Seldom;
 use sluicegate_core::{Policy, StoreError};
 use sluicegate_tower::limits::{Limits, Refused};
 use sluicegate_tower::rate_limit::Decided;
 
-use crate::app::{App, Charge, RareLine};
+use crate::app::{App, Charge};
 use crate::asks::{LimiterAsk, LimiterAsks};
 use crate::grpc::answer::DescriptorAnswers;
 use crate::grpc::call::{EnvoyCall, Hits};
@@ -71,7 +72,7 @@ pub(super) async fn decide(
 
 /// The refusal of a rule without a limit, such as one under `deny`; nothing is spent.
 async fn refused(limits: &Limits, request: &Request<()>) -> Option<Box<Refused>> {
-    static REFUSED: RareLine = RareLine::new();
+    static REFUSED: Seldom = Seldom::new();
     let refused = limits.decide(request).await.err()?;
     if refused.refusal(request).status().is_server_error() && REFUSED.is_due() {
         tracing::error!(%refused, "a rule cannot be decided for a descriptor, which is refused; said once a second");

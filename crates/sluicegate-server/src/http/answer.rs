@@ -9,6 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use sluicegate_core::store::DecidedBy;
+use sluicegate_core::support::{ceil_millis, ceil_seconds};
 use sluicegate_tower::limits::{Limits, Refused};
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::respond::ProblemJson;
@@ -92,22 +93,22 @@ impl CheckAnswer {
                 quota: decided.quota_of(status)?.label().to_owned(),
                 capacity: status.capacity(),
                 remaining: status.remaining(),
-                reset_after_ms: millis(status.reset_after()),
-                available_after_ms: millis(status.available_after()),
+                reset_after_ms: ceil_millis(status.reset_after()),
+                available_after_ms: ceil_millis(status.available_after()),
             })
         });
         Self {
             allowed: decided.is_allowed(),
             limits: limits.collect(),
             decided_by: by(decided.decided_by()),
-            retry_after: decided.retry_after().map(|wait| millis(wait).div_ceil(1_000).max(1)),
+            retry_after: decided.retry_after().map(|wait| ceil_seconds(wait).max(1)),
             ..Self::without_limits()
         }
     }
 
     fn with_receipt(self, receipt: Option<ReceiptToken>) -> Self {
         let Some(ReceiptToken { text, lifetime }) = receipt else { return self };
-        Self { receipt: Some(text), receipt_expires_in_ms: Some(millis(lifetime)), ..self }
+        Self { receipt: Some(text), receipt_expires_in_ms: Some(ceil_millis(lifetime)), ..self }
     }
 
     fn response(&self) -> Response<Body> {
@@ -193,9 +194,4 @@ fn by(by: DecidedBy) -> &'static str {
         DecidedBy::Off => "off",
         _ => "outage",
     }
-}
-
-/// Rounded up, because a caller may wait for that long.
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

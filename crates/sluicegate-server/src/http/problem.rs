@@ -7,8 +7,8 @@ use http::{Response, StatusCode};
 use serde_json::{Value, json};
 use sluicegate_core::StoreError;
 use sluicegate_core::error::StoreErrorKind;
+use sluicegate_core::support::Seldom;
 
-use crate::app::RareLine;
 use crate::http::answer::json_response;
 use crate::receipt::RedeemError;
 
@@ -67,7 +67,7 @@ impl From<StoreError> for CallProblem {
             StoreErrorKind::TooManyQuotas => Self::bad(error.to_string()),
             _ if error.may_succeed_later() => Self::temporary(error.to_string()),
             _ => {
-                static FAILED: RareLine = RareLine::new();
+                static FAILED: Seldom = Seldom::new();
                 if FAILED.is_due() {
                     tracing::error!(%error, "a call failed; said once a second");
                 }

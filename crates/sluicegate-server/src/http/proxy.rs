@@ -19,10 +19,11 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
+use sluicegate_core::support::Seldom;
 use sluicegate_tower::key::{MissingKey, NoPeer, PeerAddr};
 use sluicegate_tower::respond::ProblemJson;
 
-use crate::app::{App, RareLine};
+use crate::app::App;
 use crate::connection::CallerMark;
 use crate::http::described::address;
 use crate::http::{CallProblem, bounded};
@@ -89,7 +90,7 @@ async fn ask(app: &App, dialect: Dialect, request: Request) -> Response {
     let original = match dialect.original(&mut head) {
         Ok(original) => original,
         Err(problem) => {
-            static UNREAD: RareLine = RareLine::new();
+            static UNREAD: Seldom = Seldom::new();
             if UNREAD.is_due() {
                 tracing::warn!(?dialect, "{}; said once a second", problem.detail);
             }
@@ -183,7 +184,7 @@ fn target(headers: &mut HeaderMap, name: &'static str) -> Result<Uri, CallProble
 fn take(headers: &mut HeaderMap, name: &'static str) -> Result<HeaderValue, CallProblem> {
     headers.remove(name).ok_or_else(|| {
         // Some proxies pass this answer on to the client.
-        static UNSET: RareLine = RareLine::new();
+        static UNSET: Seldom = Seldom::new();
         if UNSET.is_due() {
             tracing::error!(
                 field = name,

@@ -10,13 +10,14 @@ use http::StatusCode;
 use serde::Serialize;
 use sluicegate_core::limiter::Overrides;
 use sluicegate_core::store::{DecidedBy, QuotaStatus};
+use sluicegate_core::support::ceil_seconds;
 use sluicegate_core::suspension::Strikes;
 use sluicegate_core::{Decision, Key, Outcome, Policy, Quota, RateLimiter, StoreError};
 use sluicegate_observed::ShownKey;
 use sluicegate_tower::limits::{AskExplained, Explanation, LimitExplained, WouldBe};
 
 use crate::document::shape::GivenQuotas;
-use crate::page::{Scope, seconds_up};
+use crate::page::Scope;
 use crate::secret::Secret;
 
 /// The length of a suspension by hand, if neither the operator nor the policy sets one.
@@ -197,7 +198,7 @@ fn would_be(policy: &Policy, decision: &Decision) -> WouldBe {
         true => WouldBe::Delayed(decision.delay()),
         false => WouldBe::Refused {
             status: StatusCode::TOO_MANY_REQUESTS,
-            retry_after: decision.retry_after().map(|wait| Duration::from_secs(seconds_up(wait))),
+            retry_after: decision.retry_after().map(|wait| Duration::from_secs(ceil_seconds(wait))),
             why: match decision.outcome() {
                 Outcome::Suspended => format!("its key is suspended by policy {:?}", policy.name()),
                 _ => format!("policy {:?} has no room", policy.name()),
@@ -242,7 +243,7 @@ pub(crate) fn usual_span(policy: &Policy) -> Duration {
 
 /// The length in seconds.
 fn suspends_for(policy: &Policy) -> Option<u64> {
-    policy.suspension().map(|_| seconds_up(usual_span(policy)))
+    policy.suspension().map(|_| ceil_seconds(usual_span(policy)))
 }
 
 fn standing(secret: &Secret, LimitExplained { name, asks, .. }: LimitExplained) -> KeyStatus {
@@ -271,8 +272,8 @@ fn quota(policy: &Policy, status: &QuotaStatus) -> QuotaStanding {
             .map_or_else(String::new, |quota| quota.quota().to_string()),
         capacity: status.capacity(),
         remaining: status.remaining(),
-        reset_seconds: seconds_up(status.reset_after()),
-        back_seconds: (!status.passed()).then(|| seconds_up(status.available_after())),
+        reset_seconds: ceil_seconds(status.reset_after()),
+        back_seconds: (!status.passed()).then(|| ceil_seconds(status.available_after())),
         suspended: status.is_suspended(),
     }
 }

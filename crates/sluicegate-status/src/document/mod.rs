@@ -18,11 +18,12 @@ pub(crate) use self::policy::ShownKeys;
 pub(crate) use self::shape::Document;
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::Quota;
 use sluicegate_core::limiter::Overrides;
+use sluicegate_core::support::{ceil_seconds, lock};
 use sluicegate_observed::{Observed, PastEvent, Snapshot};
 use sluicegate_tower::room::{Room, RoomNumbers};
 
@@ -32,7 +33,7 @@ use crate::document::shape::{
     OverrideShown, PolicyStatus, RoomShown, Tighter,
 };
 use crate::document::summary::{NextAction, sentence, steps};
-use crate::page::{Scope, rfc3339, seconds_up};
+use crate::page::{Scope, rfc3339};
 
 // Puts the current document together: [`gather`].
 //
@@ -129,7 +130,7 @@ pub(crate) fn room_shown(room: &dyn Room) -> RoomShown {
         active: now.active,
         admitted: now.admitted,
         passed_over: now.passed_over,
-        wait_seconds: now.wait.map(seconds_up),
+        wait_seconds: now.wait.map(ceil_seconds),
         seen: seen(&now),
     }
 }
@@ -164,7 +165,7 @@ impl RoomEvents {
             .then(|| event("room_rate_changed", rate(before.rate), rate(after.rate)));
         let modes = (before.mode != after.mode)
             .then(|| event("room_mode_changed", before.mode.to_owned(), after.mode.to_owned()));
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         all.extend(rates.into_iter().chain(modes));
         let too_many = all.len().saturating_sub(MOST_ROOMS);
         all.drain(..too_many);
@@ -172,7 +173,7 @@ impl RoomEvents {
 
     /// All events with their times, the oldest first.
     fn all(&self) -> Vec<(SystemTime, Happened)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        lock(&self.0).iter().cloned().collect()
     }
 }
 
@@ -215,7 +216,7 @@ impl Notices {
         // Among any four places there is a boundary between characters.
         let end = (0..=LONGEST.min(text.len())).rev().find(|place| text.is_char_boundary(*place));
         text.truncate(end.unwrap_or_default());
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         let since_us = all.get(&about).filter(|known| known.text == text).map_or(now_us, |it| it.since_us);
         all.insert(about.clone(), Notice { about, since_us, text });
         if all.len() > MOST_NOTICES {
@@ -225,12 +226,12 @@ impl Notices {
     }
 
     pub(crate) fn take_back(&self, about: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(about);
+        lock(&self.0).remove(about);
     }
 
     /// All notices, by subject.
     fn all(&self) -> Vec<Notice> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        lock(&self.0).values().cloned().collect()
     }
 }
 

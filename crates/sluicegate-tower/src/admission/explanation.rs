@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::QuotaStatus;
+use sluicegate_core::support::ceil_millis;
 use sluicegate_core::{Key, Policy};
 
 use crate::bandwidth::Direction;
@@ -151,6 +152,5 @@ impl fmt::Display for LimitExplained {
 
 /// The time in whole milliseconds, rounded up, because microseconds do not help a reader.
 fn shown(time: Duration) -> Duration {
-    let millis = time.as_nanos().div_ceil(1_000_000);
-    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+    Duration::from_millis(ceil_millis(time))
 }

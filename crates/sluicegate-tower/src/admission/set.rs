@@ -3,11 +3,13 @@
 use std::fmt;
 use std::sync::{Arc, Once};
 
+use sluicegate_core::support::Seldom;
+
 use crate::admission::check;
 use crate::admission::shadow::{ShadowCount, Shadows};
 use crate::admission::together::PolicyCache;
 use crate::bandwidth::Direction;
-use crate::guard::gate::{Seldom, Waits};
+use crate::guard::gate::Waits;
 use crate::key::KeyForm;
 use crate::limits::IntoLimit;
 use crate::limits::door::FrontDoor;

@@ -5,15 +5,15 @@
 //! would have if it were enforced.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, RwLock};
 
 use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::store::DecisionFuture;
+use sluicegate_core::support::{Seldom, read, write};
 use sluicegate_core::{Decision, Policy, StoreError};
 use tokio::runtime::Handle;
 
 use crate::admission::trial::Trial;
-use crate::guard::gate::Seldom;
 
 /// The requests admitted by the enforced limits, counted by the verdict of a shadow policy.
 ///
@@ -90,13 +90,13 @@ impl Shadows {
 
     /// The counts of this policy.
     fn of(&self, policy: &str) -> Arc<Counts> {
-        let all = self.0.each.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read(&self.0.each);
         match found(&all, policy) {
             Ok(counts) => return counts,
             Err(_) if all.len() >= MOST => return Arc::clone(&self.0.beyond),
             Err(_) => drop(all),
         }
-        let mut all = self.0.each.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = write(&self.0.each);
         match found(&all, policy) {
             Ok(counts) => counts,
             Err(_) if all.len() >= MOST => Arc::clone(&self.0.beyond),
@@ -111,7 +111,7 @@ impl Shadows {
     /// The counts of `known` policies in shadow, in their order, and then of others.
     pub(crate) fn counts(&self, known: impl Iterator<Item = Arc<Policy>>) -> Vec<ShadowCount> {
         let known: Vec<_> = known.collect();
-        let all = self.0.each.read().unwrap_or_else(PoisonError::into_inner);
+        let all = read(&self.0.each);
         let is_known = |name: &str| known.iter().any(|policy| policy.name() == name);
         let shadows = known.iter().filter(|policy| policy.mode() == PolicyMode::Shadow);
         let count = |name: &str| found(&all, name).unwrap_or_default().shown(name);

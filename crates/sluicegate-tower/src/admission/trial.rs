@@ -4,9 +4,10 @@
 //! back. The later of the two gives them back; the mutex orders the two.
 
 use std::mem;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use sluicegate_core::limiter::Receipt;
+use sluicegate_core::support::lock;
 use sluicegate_core::{Decision, Key, RateLimiter};
 
 use crate::limits::finding::RequestAsk;
@@ -94,6 +95,6 @@ impl Trial {
     }
 
     fn state(&self) -> MutexGuard<'_, TrialState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

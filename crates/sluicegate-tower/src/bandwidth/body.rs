@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, ready};
 use std::{fmt, mem};
 
@@ -11,6 +11,7 @@ use http::Request;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use sluicegate_core::ConfigError;
+use sluicegate_core::support::lock;
 use smallvec::SmallVec;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -219,7 +220,7 @@ impl UploadSlot {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Pacer>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use sluicegate_core::support::{Seldom, lock};
 use tokio::time::{Instant, timeout};
 
-use crate::guard::gate::Seldom;
 use crate::limits::of_request::PendingValue;
 use crate::limits::quotas::ChosenQuotas;
 
@@ -71,7 +71,7 @@ where
     }
 
     fn slot(&self, key: &K) -> Arc<Slot> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = lock(&self.slots);
         if let Some(slot) = slots.young.get(key) {
             return Arc::clone(slot);
         }
@@ -118,7 +118,7 @@ where
 
 impl Slot {
     fn known(&self) -> Option<KnownQuotas> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.known).clone()
     }
 
     fn fresh(&self) -> Option<ChosenQuotas> {
@@ -127,7 +127,6 @@ impl Slot {
 
     fn remember(&self, chosen: ChosenQuotas, fresh_for: Duration) {
         let fresh_until = Instant::now() + fresh_for;
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(KnownQuotas { chosen, fresh_until });
+        *lock(&self.known) = Some(KnownQuotas { chosen, fresh_until });
     }
 }

@@ -1,10 +1,11 @@
 //! The servers that asked for a pause, and its end.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use sluicegate_core::Key;
+use sluicegate_core::support::lock;
 use tokio::time::Instant;
 
 /// The most servers that are remembered; beyond that, those with the longest holds are kept.
@@ -17,7 +18,7 @@ pub(crate) struct HostHolds(Mutex<HashMap<Key, Instant>>);
 impl HostHolds {
     /// The end of the hold of this key, if it is not over.
     pub(crate) fn until(&self, key: &Key, now: Instant) -> Option<Instant> {
-        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holds = lock(&self.0);
         let until = *holds.get(key)?;
         if until > now {
             return Some(until);
@@ -29,7 +30,7 @@ impl HostHolds {
     /// Holds calls until `until`, or until the end of an earlier hold if that is later: responses overtake each other, and an
     /// older response does not end a hold.
     pub(crate) fn hold(&self, key: &Key, until: Instant, now: Instant) {
-        let mut holds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut holds = lock(&self.0);
         if let Some(earlier) = holds.get_mut(key) {
             *earlier = until.max(*earlier);
             return;

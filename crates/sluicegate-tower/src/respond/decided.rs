@@ -11,6 +11,7 @@ use std::time::Duration;
 use http::Extensions;
 use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::QuotaStatus;
+pub(crate) use sluicegate_core::support::ceil_seconds;
 use sluicegate_core::{Decision, Outcome, Policy};
 
 /// The decision of a layer about a request, and its policies.
@@ -174,9 +175,3 @@ fn is_hidden(decided: &Decided, status: &QuotaStatus) -> bool {
 
 /// The largest number: structured fields hold integers of at most 15 digits (RFC 9651, section 3.3.1), and bodies show the same numbers.
 pub(crate) const MOST: u64 = 999_999_999_999_999;
-
-/// A time as clients see it: whole seconds, rounded up.
-#[inline]
-pub(crate) fn ceil_seconds(duration: Duration) -> u64 {
-    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
-}

@@ -2,14 +2,13 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::LazyLock;
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::request::Parts;
+use sluicegate_core::support::Seldom;
 
-use crate::guard::gate::Seldom;
 use crate::respond::decided::Decided;
 
 /// The rejection of a handler that takes [`Decided`] when no limit applied to the request: 500. The log says how to mend it.
@@ -30,7 +29,7 @@ impl std::error::Error for NotLimited {}
 
 impl IntoResponse for NotLimited {
     fn into_response(self) -> Response {
-        static SELDOM: LazyLock<Seldom> = LazyLock::new(Seldom::default);
+        static SELDOM: Seldom = Seldom::new();
         if SELDOM.is_due() {
             tracing::error!("a request is answered with 500: {self}");
         }

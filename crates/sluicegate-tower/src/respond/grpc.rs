@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
+use sluicegate_core::support::ceil_millis;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, QuotaViolation, StatusExt};
 
@@ -161,10 +162,10 @@ fn wait_ms(refusal: &Refusal<'_>) -> Option<u64> {
     let seconds = refusal.retry_after_seconds()?;
     let whole = seconds.saturating_mul(1_000);
     let exact = refusal.shown.and_then(|shown| {
-        let exact = shown.decided.retry_after()?.as_nanos().div_ceil(1_000_000);
+        let exact = ceil_millis(shown.decided.retry_after()?);
         // The seconds that were added for this client.
         let later = seconds.saturating_sub(shown.wait?).saturating_mul(1_000);
-        Some(u64::try_from(exact).unwrap_or(u64::MAX).saturating_add(later))
+        Some(exact.saturating_add(later))
     });
     // The field in seconds is the same wait rounded up, unless the refusal was made with another one.
     Some(exact.filter(|exact| *exact <= whole).unwrap_or(whole).max(1))

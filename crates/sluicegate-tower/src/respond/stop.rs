@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::future::Future;
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use sluicegate_core::store::Undecided;
+use sluicegate_core::support::random;
 use sluicegate_core::{ConfigError, Outcome, StoreError};
 
 use super::decided::ceil_seconds;
@@ -143,8 +143,7 @@ pub(crate) type Spread = Box<dyn Fn() -> Duration + Send + Sync>;
 /// A random time from zero to `longest`, in whole seconds.
 pub(crate) fn up_to(longest: Duration) -> Spread {
     let longest = longest.as_secs();
-    // A client gains nothing by guessing it, and each new state has different keys.
-    Box::new(move || Duration::from_secs(RandomState::new().hash_one(0) % longest.saturating_add(1)))
+    Box::new(move || Duration::from_secs(random() % longest.saturating_add(1)))
 }
 
 /// Whole seconds that are added to the wait of one refusal.

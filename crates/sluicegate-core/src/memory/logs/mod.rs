@@ -16,11 +16,12 @@ mod shard;
 mod tests;
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 pub(super) use self::shard::{EntryRef, LogCopy, Shard};
 use crate::algorithm::SlidingLog;
 use crate::policy::OnFull;
+use crate::support::lock;
 
 /// The sliding logs of a quota's keys, in shards with a fixed number of keys and of entries each.
 ///
@@ -66,7 +67,7 @@ impl Logs {
 
     pub(super) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
         // The code of a shard does not panic; after a panic, its numbers would still be usable.
-        self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shards[shard])
     }
 
     pub(super) fn in_use(&self, now_us: u64) -> usize {

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use oxana::{FromContext, Job, JobContext, Queue, QueueConfig, Worker};
 use serde::{Deserialize, Serialize};
 use sluicegate_core::StoreError;
+use sluicegate_core::support::ceil_seconds;
 use tokio::sync::oneshot;
 
 use super::{IDLE, OxanaQueue, PAUSE, decoded, storage, store_error};
@@ -201,7 +202,7 @@ impl OxanaQueue {
     /// Hands a job out after this pause, in whole seconds. Returns `false` if a copy of its other name, left by a worker that died, is in the
     /// way.
     async fn put_back(&self, job: &Deferred, pause: Duration) -> Result<bool, StoreError> {
-        let seconds = pause.as_secs().saturating_add(u64::from(pause.subsec_nanos() > 0)).max(1);
+        let seconds = ceil_seconds(pause).max(1);
         self.storage.enqueue_in(Jobs, job.clone(), seconds).await.map_err(store_error)?;
         let (newest, end) = self.kept(&job.id).await?;
         Ok(end.is_some() || newest.is_some_and(|newest| newest.put_back >= job.put_back))

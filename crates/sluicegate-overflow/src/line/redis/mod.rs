@@ -17,7 +17,7 @@ mod script;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sluicegate_core::algorithm::Rule;
@@ -25,6 +25,7 @@ use sluicegate_core::clock::micros;
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::store::KeptTask;
+use sluicegate_core::support::lock;
 use sluicegate_core::{Algorithm, ConfigError, Quota, StoreError};
 use sluicegate_redis::{HashSlot, RedisStore};
 use tokio::sync::Notify;
@@ -149,7 +150,7 @@ impl InRedis {
         more: &[String],
     ) -> impl Future<Output = Result<Vec<Vec<u8>>, StoreError>> + Send + use<> {
         let LineSettings { opens_at_us, most_active, pass_lasts, longest_line, places_per_client, .. } =
-            *held(&self.settings);
+            *lock(&self.settings);
         // The server's time, if the store has no other.
         let clock_us = self.slot.clock_us().unwrap_or(0);
         let until_open_us = opens_at_us.saturating_sub(SystemClock::new().now_us());
@@ -165,7 +166,7 @@ impl InRedis {
             bounded(places_per_client),
             (stays_us / 1_000).to_string(),
         ];
-        arguments.extend(held(&self.numbers).iter().map(u64::to_string));
+        arguments.extend(lock(&self.numbers).iter().map(u64::to_string));
         arguments.extend_from_slice(more);
         let arguments: Vec<&[u8]> = arguments.iter().map(String::as_bytes).collect();
         self.slot.run(&SCRIPT, &PARTS, &arguments)
@@ -182,12 +183,8 @@ impl InRedis {
     }
 
     fn known(&self) -> MutexGuard<'_, LineSnapshot> {
-        held(&self.known)
+        lock(&self.known)
     }
-}
-
-fn held<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl OfInstance {
@@ -211,7 +208,7 @@ impl Line for OfInstance {
 
     fn end(&self, place: LinePlace) -> LineFuture<()> {
         let reply = self.line.run("end", &[place.number.to_string(), place.lot.to_string()]);
-        let lasts_us = micros(held(&self.line.settings).pass_lasts);
+        let lasts_us = micros(lock(&self.line.settings).pass_lasts);
         self.line.known().end(place, lasts_us.max(AGAIN_US));
         LineFuture::boxed(async { reply.await.map(drop) })
     }
@@ -243,9 +240,9 @@ impl Line for OfInstance {
     fn set(&self, settings: LineSettings, with_rate: bool) {
         // A rate that cannot be kept was refused before.
         if let Ok(numbers) = numbers(settings.rate) {
-            *held(&self.line.numbers) = numbers;
+            *lock(&self.line.numbers) = numbers;
         }
-        *held(&self.line.settings) = settings;
+        *lock(&self.line.settings) = settings;
         if with_rate {
             self.line.is_rate_due.store(true, Ordering::Relaxed);
             self.line.rate_due.notify_one();
@@ -269,7 +266,7 @@ impl fmt::Debug for OfInstance {
 async fn keep_in_view(line: Arc<InRedis>) {
     loop {
         if line.is_rate_due.swap(false, Ordering::Relaxed) {
-            let rate = held(&line.numbers).map(|number| number.to_string());
+            let rate = lock(&line.numbers).map(|number| number.to_string());
             if let Err(error) = line.run("rate", &rate).await {
                 tracing::warn!(%error, "the rate of a waiting room is not changed yet");
                 line.is_rate_due.store(true, Ordering::Relaxed);

@@ -1,11 +1,11 @@
 //! Checks that the server runs the script and keeps its writes.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::Mode;
+use sluicegate_core::support::random;
 use sluicegate_core::{ConfigError, Decision, Outcome, Policy, StoreError};
 
 use super::ask::KeyAsk;
@@ -22,8 +22,7 @@ use crate::store::prepared::Prepared;
 /// that leaves nothing behind. A replica refuses the first, a server that loses writes fails the
 /// second, and a user without the right to `EVALSHA` the third.
 pub(in crate::store) fn probe(prefix: &str) -> Result<Probe, ConfigError> {
-    let policy =
-        Policy::gcra(format!("probe-{:016x}", RandomState::new().hash_one(prefix)), "1/10s").build()?;
+    let policy = Policy::gcra(format!("probe-{:016x}", random()), "1/10s").build()?;
     let prepared = Arc::new(Prepared::new(prefix, &policy, Inherit::Spent, 0, 0)?);
     let ask = KeyAsk::probe(key::name(prefix, policy.name(), key::PROBE), prepared);
     let mut probe = Probe::default();

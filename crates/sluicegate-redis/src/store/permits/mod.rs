@@ -5,7 +5,6 @@
 //! of a limit are in one hash slot, so that one call renews all of them.
 
 use std::future::poll_fn;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -14,6 +13,7 @@ use sluicegate_core::StoreError;
 use sluicegate_core::clock::micros;
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{DemandsOf, KeptTask, PermitDemand, PermitGrant, SharedPermits};
+use sluicegate_core::support::random;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::key::Tags;
@@ -33,7 +33,7 @@ const KEYS: usize = 256;
 /// Shares the permits of a limit from now on, until no caller can ask for one any more.
 pub(super) fn share(permits: &Arc<dyn SharedPermits>, slot: HashSlot, tags: &Tags) {
     let (shared, tags) = (Arc::downgrade(permits), tags.clone());
-    let instance = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
+    let instance = format!("{:016x}", random());
     let (own_slot, calls) = (slot.clone(), Arc::new(AtomicU64::new(0)));
     let reporter = KeptTask::new(move || {
         let permits = shared.upgrade();

@@ -1,7 +1,7 @@
 //! The last value read, and the server's clock at that time: [`SharedValue`].
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redis::Value;
@@ -9,6 +9,7 @@ use sluicegate_core::StoreError;
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::store::{Event, Listener, Listeners};
+use sluicegate_core::support::lock;
 use tokio::time::Instant;
 
 use super::command::{Writing, command, name, read};
@@ -90,13 +91,13 @@ impl SharedValue {
         self.ahead_us.store(i64::try_from(ahead_us).unwrap_or(0), Ordering::Relaxed);
         let bytes: Arc<[u8]> = Arc::from(self.seal.open(sealed));
         let there = SealedBytes { bytes: Arc::clone(&bytes), sealed: sealed.to_vec() };
-        *self.there.lock().unwrap_or_else(PoisonError::into_inner) = there;
+        *lock(&self.there) = there;
         self.listeners.tell(&Event::Shared(&bytes));
         Some(bytes)
     }
 
     fn there(&self) -> SealedBytes {
-        self.there.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.there).clone()
     }
 
     /// Notifies a listener of the current value, and adds it for later values.

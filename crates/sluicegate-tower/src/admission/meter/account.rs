@@ -4,9 +4,10 @@
 //! first, because the fewest of their units have drained; a charge that the store did not answer is taken
 //! out of the sum again, and an unanswered refund is not repeated.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use sluicegate_core::limiter::{Change, Receipt};
+use sluicegate_core::support::lock;
 use sluicegate_core::{Key, Policy, RateLimiter};
 use smallvec::{SmallVec, smallvec};
 
@@ -189,7 +190,7 @@ impl MeterAccount {
     }
 
     fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.entries)
     }
 
     /// The account for a change. Accounts that change together are locked together, in the order of their meter, which is the same in all
