@@ -32,7 +32,7 @@ fn each_quota_that_is_none_says_why() {
         ("0/min", "the limit is 0, and must be at least 1 (to refuse everything, deny it)"),
         ("99999999999999999999/s", "the limit 99999999999999999999 is too large"),
         ("5/0s", "the period is 0, and must be at least 1"),
-        ("5/1.5s", "\"1.5s\" is not a whole number of a unit, as 1500ms is for a second and a half"),
+        ("5/1,5s", "\"1,5s\" is not a number with a unit, as 1.5s"),
         ("5/fortnight", "\"fortnight\" is not a unit of time (ns, us, ms, s, min, h, d or w)"),
         ("5/min/s", "\"min/s\" is not a unit of time (ns, us, ms, s, min, h, d or w)"),
         (

@@ -9,8 +9,8 @@ use crate::text::{Fault, number};
 
 /// A span of time as it is written in quotas and options: `5s`, `500 ms`, `1h`, `30 days`.
 ///
-/// A span is a whole number with one unit: ns, us, ms, s, min, h, d or w, short or in full. It prints in the largest unit
-/// that it is a whole number of.
+/// A span is a number with one unit: ns, us, ms, s, min, h, d or w, short or in full; `0.5s` is half a second. It prints in the largest
+/// unit that it is a whole number of.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,8 +22,7 @@ use crate::text::{Fault, number};
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
 ///
-/// There are no months and years, whose length is a matter of the [calendar](crate::calendar), and no fractions: write
-/// `1500ms` for a second and a half.
+/// There are no months and years, whose length is a matter of the [calendar](crate::calendar).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TimeSpan(Duration);
 
@@ -45,6 +44,7 @@ impl TimeSpan {
         let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
         let (count, unit) = text.split_at(unit_at);
         let count = if count.is_empty() { 1 } else { number(count, "period")? };
+        let (fraction, unit) = fraction_of(unit);
         let unit = unit.trim();
         let known = UNITS.iter().find(|(_, short, others)| *short == unit || others.contains(&unit));
         let Some((nanos, ..)) = known else {
@@ -57,7 +57,13 @@ impl TimeSpan {
                 },
             ));
         };
-        let nanos = u128::from(count) * u128::from(*nanos);
+        // A fraction has at most nine digits, so that this does not overflow.
+        let part = fraction.parse().unwrap_or(0_u128) * u128::from(*nanos);
+        let parts = 10_u128.pow(u32::try_from(fraction.len()).unwrap_or(0));
+        if !part.is_multiple_of(parts) {
+            return Err(Fault::unreadable(text, format!("{text:?} is not a whole number of nanoseconds")));
+        }
+        let nanos = u128::from(count) * u128::from(*nanos) + part / parts;
         // A duration of this many seconds has room for any rest of nanoseconds.
         let (secs, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
         match (u64::try_from(secs), u32::try_from(rest)) {
@@ -84,13 +90,18 @@ impl TimeSpan {
     }
 }
 
+/// The digits behind a point, up to nine, and the unit behind them.
+fn fraction_of(text: &str) -> (&str, &str) {
+    let Some(rest) = text.strip_prefix('.') else { return ("", text) };
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    if (1..=9).contains(&end) { rest.split_at(end) } else { ("", text) }
+}
+
 /// Says why this is not a unit, and what to write instead where that is known.
 fn no_unit(text: &str, unit: &str) -> String {
     let problem = format!("{unit:?} is not a unit of time (ns, us, ms, s, min, h, d or w)");
     match unit.split_once(' ') {
-        _ if unit.starts_with(['.', ',']) => {
-            format!("{text:?} is not a whole number of a unit, as 1500ms is for a second and a half")
-        }
+        _ if unit.starts_with(['.', ',']) => format!("{text:?} is not a number with a unit, as 1.5s"),
         Some((_, more)) => format!("{more:?} after the unit of time is not understood"),
         None => match unit {
             "M" | "mo" | "months" => {
@@ -171,7 +182,7 @@ impl FromStr for TimeSpan {
     /// Reads `5s`, `500 ms`, `1 hour`.
     ///
     /// # Errors
-    /// [`ConfigErrorKind::Unreadable`](crate::error::ConfigErrorKind::Unreadable) when the text is not a whole number with a unit.
+    /// [`ConfigErrorKind::Unreadable`](crate::error::ConfigErrorKind::Unreadable) when the text is not a number with a unit.
     fn from_str(text: &str) -> Result<Self, ConfigError> {
         let trimmed = text.trim();
         let span = if !trimmed.starts_with(|c: char| c.is_ascii_digit()) {

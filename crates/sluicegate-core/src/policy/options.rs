@@ -139,13 +139,16 @@ pub enum OnFull {
     /// drained. That takes no longer than the heaviest debt that had to make room, plus one window if windows begin
     /// with a key's first unit.
     Inherit,
+    /// The new key is not counted, and every debtor stays: for promises that no flood may break, such as
+    /// [suspensions](crate::suspension), not for limits, which would let such keys pass. Logs of requests forget the key instead.
+    Keep,
 }
 
 words!(PolicyMode decides "whether a policy is enforced":
     "enforce" => Enforce, "shadow" => Shadow, "off" => Off);
 
 words!(OnFull decides "what becomes of the least indebted key of a store that is full":
-    "forget" => Forget, "inherit" => Inherit);
+    "forget" => Forget, "inherit" => Inherit, "keep" => Keep);
 
 impl OnOutage {
     /// Whether this process decides, by numbers.

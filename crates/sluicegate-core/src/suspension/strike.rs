@@ -74,8 +74,20 @@ impl Striker {
                 Ask::new(strikes, key, after, Mode::Refund),
             ],
         );
-        let begun = begun.await.ok().filter(|begun| begun.decided_by() != DecidedBy::Outage)?;
+        let (begun, is_in_memory) = match begun.now() {
+            Ok(begun) => (begun, true),
+            Err(later) => (later.await, false),
+        };
+        let begun = begun.ok().filter(|begun| begun.decided_by() != DecidedBy::Outage)?;
         let wait = of(&begun, 0).map(QuotaStatus::reset_after).max()?;
+        // A full table keeps the suspensions that it has: a new one is announced only if it stands.
+        if is_in_memory {
+            let kept = ask_store(&**store, &[Ask::new(suspended, key, 1, Mode::Peek)]).await.ok()?;
+            if kept.is_allowed() {
+                log_refusals(store, AuditLine::NoRoom(self.policy.policy().name()));
+                return None;
+            }
+        }
         tell(store, &self.policy, &self.key, lasts, Cause::Refusals);
         Some(NewSuspension { at_us: begun.at_us(), wait })
     }
@@ -131,6 +143,8 @@ fn log_refusals(store: &Arc<dyn Store>, line: AuditLine<'_>) {
 enum AuditLine<'a> {
     /// A key is suspended, or released if the time is zero.
     Key { policy: &'a str, key: &'a Key, lasts: Duration, by: &'a str },
+    /// The table of this policy's suspensions is full.
+    NoRoom(&'a str),
     /// The number of keys that were suspended by refusals without a line.
     LeftOut(u64),
     /// From here on, suspensions by refusals have no lines in this minute.
@@ -148,6 +162,9 @@ fn log(line: AuditLine<'_>) {
         AuditLine::Key { policy, key, lasts, by } => {
             let key = key.shown();
             tracing::info!(target: "sluicegate::audit", by, policy, key, ?lasts, "the key is suspended");
+        }
+        AuditLine::NoRoom(policy) => {
+            tracing::warn!(target: "sluicegate::audit", policy, "a key is not suspended, because the table of suspensions is full and keeps those that stand: raise the table size of the policy");
         }
         AuditLine::LeftOut(left_out) => {
             tracing::info!(target: "sluicegate::audit", by = refusals, left_out, "keys were suspended without a line each");

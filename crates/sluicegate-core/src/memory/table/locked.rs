@@ -188,6 +188,9 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
         }
         if debt_of(&victim).is_err() {
             self.table.evictions.fetch_add(1, Ordering::Relaxed);
+            if self.table.keeps {
+                return;
+            }
             self.set.forget_one();
             self.leave(self.load(victim), rules, now_us);
         }

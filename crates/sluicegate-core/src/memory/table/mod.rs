@@ -58,6 +58,8 @@ pub(super) struct Table<
     sets: usize,
     /// The debt that keys that made room have left to each set, `WORDS` words; empty if they are forgotten.
     left: Box<[AtomicU64]>,
+    /// Whether no debtor makes room.
+    keeps: bool,
     evictions: Arc<Count>,
 }
 
@@ -76,7 +78,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
         };
         let skipped = words.as_ptr().align_offset(64).min(LINE - 1);
         let left = zeros(if on_full == OnFull::Inherit { sets * WORDS } else { 0 }).unwrap_or_default();
-        Self { words, skipped, sets, left, evictions: Arc::clone(evictions) }
+        Self { words, skipped, sets, left, keeps: on_full == OnFull::Keep, evictions: Arc::clone(evictions) }
     }
 
     /// The set that a hash belongs to.

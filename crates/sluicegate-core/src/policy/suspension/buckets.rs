@@ -4,7 +4,7 @@ use super::names::{ENDINGS, LONGEST, SHORTEST};
 use super::terms::{Suspension, SuspensionTerms};
 use crate::algorithm::Algorithm;
 use crate::error::ConfigError;
-use crate::policy::{OnOutage, Policy, PolicyBuilder};
+use crate::policy::{OnFull, OnOutage, Policy, PolicyBuilder};
 use crate::quota::Quota;
 
 /// The bucket of keys that are suspended everywhere. No policy of a user can have a name that begins with a dot.
@@ -56,7 +56,8 @@ impl Policy {
 
     fn debt_of_time(name: String) -> PolicyBuilder {
         let units = u64::try_from(LONGEST.as_millis()).unwrap_or(u64::MAX);
-        PolicyBuilder::new(name, Algorithm::Gcra, Ok(Quota::new(1, SHORTEST))).debt_up_to(units)
+        let quota = Ok(Quota::new(1, SHORTEST));
+        PolicyBuilder::new(name, Algorithm::Gcra, quota).debt_up_to(units).on_full(OnFull::Keep)
     }
 
     fn beside(&self, ending: &str) -> String {

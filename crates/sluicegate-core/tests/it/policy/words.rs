@@ -29,7 +29,10 @@ fn each_option_has_its_words() {
     assert_eq!(reads_back(OnOutage::Quota(Quota::per_second(1_000).burst(50))), "1000/s burst 50");
     let modes = [PolicyMode::Enforce, PolicyMode::Shadow, PolicyMode::Off].map(reads_back);
     assert_eq!(modes, ["enforce", "shadow", "off"]);
-    assert_eq!([OnFull::Forget, OnFull::Inherit].map(reads_back), ["forget", "inherit"]);
+    assert_eq!(
+        [OnFull::Forget, OnFull::Inherit, OnFull::Keep].map(reads_back),
+        ["forget", "inherit", "keep"]
+    );
     let ways = [Inherit::Spent, Inherit::Reset, Inherit::AsIs, Inherit::Proportional, Inherit::Additive];
     assert_eq!(ways.map(reads_back), ["spent", "reset", "as-is", "proportional", "additive"]);
     let waits =
@@ -69,7 +72,7 @@ fn another_word_is_refused_with_those_that_there_are() {
     for text in ["wait", "wait s", "wait -5s", "wait 5"] {
         assert!(refused::<OnExceeded>(text).to_string().contains("how long a request waits"), "{text:?}");
     }
-    for text in ["", "s", "five seconds", "5", "5 fortnights", "-5s", "1.5s"] {
+    for text in ["", "s", "five seconds", "5", "5 fortnights", "-5s", "1,5s", "1.s", "0.5ns"] {
         refused::<TimeSpan>(text);
     }
     // A text may be long, and is not repeated whole.
@@ -87,6 +90,8 @@ fn a_span_of_time_is_read_in_every_unit() {
         ("1 hour", secs(3_600)),
         ("3d", secs(3 * 86_400)),
         ("2 weeks", secs(14 * 86_400)),
+        ("0.5s", ms(500)),
+        ("1.25 h", secs(4_500)),
     ] {
         assert_eq!(text.parse(), Ok(TimeSpan::from(span)), "{text}");
     }

@@ -243,3 +243,27 @@ fn what_waits_and_is_refused_counts_and_a_turn_stays_given() {
     clock.advance(secs(60));
     assert!(check(&limiter, "bob").is_allowed());
 }
+
+/// A flood of suspended keys once freed those that had been suspended before.
+#[test]
+fn a_full_table_keeps_every_suspension_that_was_announced_and_announces_no_other() {
+    let (store, clock) = store();
+    let limiter = Policy::gcra("p", "1/h").suspend(1, "1min", "1h").table_size(64).on(&store).unwrap();
+    let mut announced = Vec::new();
+    for number in 0..500 {
+        let key = format!("key {number}");
+        drop(check(&limiter, &key));
+        match check(&limiter, &key).outcome() {
+            Outcome::Suspended => announced.push(key),
+            outcome => assert_eq!(outcome, Outcome::Denied, "it is refused like any other"),
+        }
+    }
+    assert!((32..=100).contains(&announced.len()), "{} suspensions fit", announced.len());
+    clock.advance(secs(3_000));
+    for key in &announced {
+        assert_eq!(answer(limiter.peek(key)).outcome(), Outcome::Suspended, "{key} was told so");
+    }
+    clock.advance(secs(600));
+    drop(check(&limiter, "late"));
+    assert_eq!(check(&limiter, "late").outcome(), Outcome::Suspended, "what has ended makes room");
+}
