@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, Request};
 use sluicegate_core::limiter::{Receipt, Turn, check_all, policies};
 use sluicegate_core::store::{DecisionFuture, Mode};
 use sluicegate_core::{Decision, Key, RateLimiter, StoreError};
@@ -51,6 +51,20 @@ impl LimiterAsks {
             Meeting::Limits if !refuses => Ok(asks),
             _ => Err(Refuses),
         }
+    }
+
+    /// The checks that the rules make for each of these requests.
+    ///
+    /// # Errors
+    /// The request of which [`of`](Self::of) is an error.
+    pub(crate) fn of_all<'r>(limits: &Limits, requests: &'r [Request<()>]) -> Result<Self, &'r Request<()>> {
+        let mut all = Self::default();
+        for request in requests {
+            let Self { asks, shadow } = Self::of(limits, request.into()).map_err(|_| request)?;
+            all.asks.extend(asks);
+            all.shadow.extend(shadow);
+        }
+        Ok(all)
     }
 
     pub(crate) fn push(&mut self, asked: LimiterAsk) {

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use sluicegate_core::policy::TimeSpan;
 use sluicegate_core::store::Mode;
 use sluicegate_core::{Decision, Policy, RateLimiter};
-use sluicegate_rules::Rules;
+use sluicegate_rules::{Descriptors, Rules};
 use sluicegate_tower::limits::{ChosenQuotas, Limits};
 use sluicegate_tower::rate_limit::Decided;
 
@@ -20,7 +20,7 @@ use crate::app::App;
 use crate::asks::{LimiterAsk, LimiterAsks};
 use crate::builder::Bounds;
 use crate::http::answer::{HttpReply, Replied};
-use crate::http::described::DescribedRequest;
+use crate::http::described::{CallDescriptor, DescribedRequest};
 use crate::http::key::JsonKey;
 use crate::http::object::Object;
 use crate::http::problem::CallProblem;
@@ -39,8 +39,8 @@ pub(super) struct NamedCheck {
     cost: Option<u64>,
 }
 
-/// One check (`policy`, `key`, `cost`), several that are decided together (`checks`), a request for the rules (`request`), or independent
-/// calls (`batch`).
+/// One check (`policy`, `key`, `cost`), several that are decided together (`checks`), a request for the rules (`request`), descriptors of one
+/// (`domain`, `descriptors`), or independent calls (`batch`).
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Call")]
@@ -56,6 +56,11 @@ pub(super) struct HttpCall {
     checks: Option<Vec<Object<NamedCheck>>>,
     /// A request that the rules decide.
     request: Option<Object<DescribedRequest>>,
+    /// The domain of `descriptors`.
+    domain: Option<String>,
+    /// Descriptors of a request, as in Envoy's rate limit protocol, that the rules decide together.
+    #[schemars(length(min = 1))]
+    descriptors: Option<Vec<Object<CallDescriptor>>>,
     /// Independent calls. The answers have the same order.
     batch: Option<Vec<Object<Self>>>,
     /// For `/v1/reserve`: the longest wait for a turn, as `2s` or `500ms`. Default: no wait.
@@ -83,8 +88,8 @@ pub(super) struct Settlement {
 pub(super) enum CallSubject {
     /// Policies by name.
     Named(LimiterAsks),
-    /// A described request.
-    Request(Box<http::Request<()>>),
+    /// A described request, or a request for each descriptor.
+    Requests(Vec<Request<()>>),
 }
 
 impl HttpCall {
@@ -95,35 +100,46 @@ impl HttpCall {
         limits: &Limits,
         bounds: &Bounds,
     ) -> Result<CallSubject, CallProblem> {
-        let Self { policy, key, cost, checks, request, batch, .. } = self;
-        match (policy, checks, request, batch) {
-            (Some(policy), None, None, None) => {
+        let Self { policy, key, cost, checks, request, domain, descriptors, batch, .. } = self;
+        let has_key = key.is_some() || cost.is_some();
+        match (policy, checks, request, (domain, descriptors), batch) {
+            (Some(policy), None, None, (None, None), None) => {
                 let key =
                     key.clone().ok_or_else(|| CallProblem::bad("\"key\" is missing: it names the bucket"))?;
                 let check = Object(NamedCheck { policy: policy.clone(), key, cost: *cost });
                 named(rules, limits, &[check]).map(CallSubject::Named)
             }
-            (None, Some(_), None, None) | (None, None, Some(_), None) if key.is_some() || cost.is_some() => {
-                Err(CallProblem::bad(
-                    "\"key\" and \"cost\" belong beside \"policy\", or into each of \"checks\"",
-                ))
-            }
-            (None, Some(checks), None, None) if checks.is_empty() => {
+            (None, _, _, _, None) if has_key => Err(CallProblem::bad(
+                "\"key\" and \"cost\" belong beside \"policy\", or into each of \"checks\"",
+            )),
+            (None, Some(checks), None, (None, None), None) if checks.is_empty() => {
                 Err(CallProblem::bad("\"checks\" is empty: name at least one policy"))
             }
-            (None, Some(checks), None, None) if checks.len() > bounds.batch => Err(CallProblem::too_much(
-                format!("\"checks\" has {} checks; at most {} are accepted", checks.len(), bounds.batch),
-            )),
-            (None, Some(checks), None, None) => named(rules, limits, checks).map(CallSubject::Named),
-            (None, None, Some(request), None) => {
-                Ok(CallSubject::Request(Box::new(request.0.request().map_err(CallProblem::bad)?)))
+            (None, Some(checks), None, (None, None), None) if checks.len() > bounds.batch => {
+                Err(too_many("checks", checks.len(), bounds.batch))
             }
-            (None, None, None, Some(_)) => {
+            (None, Some(checks), None, (None, None), None) => {
+                named(rules, limits, checks).map(CallSubject::Named)
+            }
+            (None, None, Some(request), (None, None), None) => {
+                Ok(CallSubject::Requests(vec![request.0.request().map_err(CallProblem::bad)?]))
+            }
+            (None, None, None, (Some(domain), Some(all)), None) if !domain.is_empty() && !all.is_empty() => {
+                if all.len() > bounds.descriptors {
+                    return Err(too_many("descriptors", all.len(), bounds.descriptors));
+                }
+                let all = all.iter().map(|Object(descriptor)| descriptor.descriptor());
+                Ok(CallSubject::Requests(Descriptors::new(domain, all).requests().collect()))
+            }
+            (None, None, None, (Some(_), _) | (_, Some(_)), None) => {
+                Err(CallProblem::bad("\"domain\" and \"descriptors\" belong together, and neither is empty"))
+            }
+            (None, None, None, (None, None), Some(_)) => {
                 Err(CallProblem::bad("a \"batch\" cannot contain another: write all calls into one list"))
             }
-            _ => {
-                Err(CallProblem::bad("use exactly one of \"policy\", \"checks\", \"request\" and \"batch\""))
-            }
+            _ => Err(CallProblem::bad(
+                "use exactly one of \"policy\", \"checks\", \"request\", \"descriptors\" and \"batch\"",
+            )),
         }
     }
 
@@ -151,15 +167,15 @@ impl HttpCall {
             return Err(CallProblem::bad("\"batch\" stands alone: write the other members into its calls"));
         }
         if batch.len() > bounds.batch {
-            let text = format!("\"batch\" has {} calls; at most {} are accepted", batch.len(), bounds.batch);
-            return Err(CallProblem::too_much(text));
+            return Err(too_many("batch", batch.len(), bounds.batch));
         }
         Ok(Some(batch))
     }
 
     /// All members except `batch`, and whether each is present.
-    fn members(&self) -> [(&'static str, bool); 8] {
-        let Self { policy, key, cost, checks, request, batch: _, wait, receipt, units } = self;
+    fn members(&self) -> [(&'static str, bool); 10] {
+        let Self { policy, key, cost, checks, request, domain, descriptors, batch: _, wait, receipt, units } =
+            self;
         [
             ("wait", wait.is_some()),
             ("receipt", receipt.is_some()),
@@ -169,6 +185,8 @@ impl HttpCall {
             ("cost", cost.is_some()),
             ("checks", checks.is_some()),
             ("request", request.is_some()),
+            ("domain", domain.is_some()),
+            ("descriptors", descriptors.is_some()),
         ]
     }
 
@@ -199,6 +217,11 @@ impl HttpCall {
             None => Ok(()),
         }
     }
+}
+
+/// Refuses a list that is too long.
+fn too_many(member: &str, length: usize, most: usize) -> CallProblem {
+    CallProblem::too_much(format!("{member:?} has {length} items; at most {most} are accepted"))
 }
 
 /// Checks of policies by name.
@@ -318,17 +341,19 @@ pub(super) async fn ask(app: &App, limits: &Limits, verb: Verb, call: &HttpCall)
         // Every key in it is unlimited.
         CallSubject::Named(asks) if asks.is_empty() => Ok(HttpReply::Allowed(None, None)),
         CallSubject::Named(asks) => decide(app, limits, verb, call, &asks).await,
-        CallSubject::Request(request) if verb == Verb::Check => by_rules(app, limits, &request).await,
-        CallSubject::Request(request) => match LimiterAsks::of(limits, (&*request).into()) {
-            Ok(asks) if !asks.is_empty() => decide(app, limits, verb, call, &asks).await,
-            Ok(asks) => {
-                if verb == Verb::Reserve {
-                    asks.check_shadows();
+        CallSubject::Requests(requests) => match &requests[..] {
+            [request] if verb == Verb::Check => by_rules(app, limits, request).await,
+            requests => match LimiterAsks::of_all(limits, requests) {
+                Ok(asks) if !asks.is_empty() => decide(app, limits, verb, call, &asks).await,
+                Ok(asks) => {
+                    if verb != Verb::Peek {
+                        asks.check_shadows();
+                    }
+                    Ok(HttpReply::Allowed(None, None))
                 }
-                Ok(HttpReply::Allowed(None, None))
-            }
-            // The rules refuse it without a limit, so nothing is spent.
-            Err(_) => by_rules(app, limits, &request).await,
+                // The rules refuse it without a limit, so nothing is spent.
+                Err(refused) => by_rules(app, limits, refused).await,
+            },
         },
     }
 }
@@ -420,7 +445,7 @@ pub(super) async fn refund(app: &App, call: &HttpCall, receipt: &str) -> Replied
 async fn change(app: &App, limits: &Limits, verb: Verb, call: &HttpCall) -> Replied {
     let asks = match call.subject(&app.rules, limits, &app.bounds)? {
         CallSubject::Named(asks) => asks,
-        CallSubject::Request(request) => LimiterAsks::of(limits, (&*request).into()).map_err(|_| {
+        CallSubject::Requests(requests) => LimiterAsks::of_all(limits, &requests).map_err(|_| {
             CallProblem::bad("the rules refuse this request without a limit, so it has no keys")
         })?,
     };

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU64;
 
 use http::header::HOST;
-use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use http::{HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use sluicegate_rules::Descriptor;
 use sluicegate_tower::key::{MissingKey, NoPeer, PeerAddr};
+
+use crate::http::object::Object;
 
 /// A request as the caller received it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -23,7 +27,7 @@ pub(super) struct DescribedRequest {
     /// The header fields.
     #[serde(default)]
     headers: BTreeMap<String, Values>,
-    /// The address of the connection's peer, with or without its port. Without it, a rule whose key is an address answers 500.
+    /// The address of the connection's peer, with or without its port. Without it, a rule whose key is an address answers 400.
     peer: Option<String>,
 }
 
@@ -34,6 +38,39 @@ pub(super) struct DescribedRequest {
 enum Values {
     One(String),
     Several(Vec<String>),
+}
+
+/// A descriptor, as Envoy's own server reads it at `/json`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Descriptor")]
+pub(super) struct CallDescriptor {
+    /// The entries, in the order of the proxy.
+    #[schemars(length(min = 1))]
+    entries: Vec<Object<CallEntry>>,
+    /// The number of hits, by which costs are multiplied. Default: 1.
+    #[schemars(range(min = 1))]
+    hits_addend: Option<NonZeroU64>,
+}
+
+/// An entry of a descriptor.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Entry")]
+struct CallEntry {
+    /// The key of the entry.
+    key: String,
+    /// The value. Default: an empty one.
+    #[serde(default)]
+    value: String,
+}
+
+impl CallDescriptor {
+    /// The descriptor as the rules see it.
+    pub(super) fn descriptor(&self) -> Descriptor {
+        let entries = self.entries.iter().map(|Object(CallEntry { key, value })| (&**key, &**value));
+        Descriptor::new(entries).hits(self.hits_addend.map_or(1, NonZeroU64::get))
+    }
 }
 
 impl DescribedRequest {
@@ -67,9 +104,8 @@ impl DescribedRequest {
         match &self.peer {
             Some(peer) => _ = request.extensions_mut().insert(PeerAddr(address(peer)?)),
             None => {
-                let missing =
-                    MissingKey::mistake("the described request has no \"peer\": let the caller name it");
-                request.extensions_mut().insert(NoPeer(missing));
+                let missing = MissingKey::new("the described request has no \"peer\", which its rules read");
+                request.extensions_mut().insert(NoPeer(missing.rejecting(StatusCode::BAD_REQUEST)));
             }
         }
         Ok(request)

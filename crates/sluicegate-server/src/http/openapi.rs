@@ -84,7 +84,7 @@ fn build() -> Value {
     })
 }
 
-/// The forms of a call: one check, several, a request, a batch, and a receipt where there is one. The calls of a batch are answered each by
+/// The forms of a call: one check, several, a request, descriptors, a batch, and a receipt where there is one. The calls of a batch are answered each by
 /// itself, and so may have any members. Members that a form does not have may be null.
 fn forms(call: &Value, extra: &[&str], has_cost: bool, has_receipt: bool) -> Value {
     let cost: &[&str] = if has_cost { &["cost"] } else { &[] };
@@ -92,6 +92,7 @@ fn forms(call: &Value, extra: &[&str], has_cost: bool, has_receipt: bool) -> Val
         form(call, &["policy", "key"], &[extra, cost].concat()),
         form(call, &["checks"], extra),
         form(call, &["request"], extra),
+        form(call, &["domain", "descriptors"], extra),
         form(call, &["batch"], &[]),
     ];
     if has_receipt {

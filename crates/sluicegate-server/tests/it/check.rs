@@ -249,3 +249,38 @@ async fn changed_rules_hold_for_the_next_question_and_what_was_spent_counts() {
     served.rules.replace(crate::support::parse(&RULES.replace("10/h", "20/h"))).unwrap();
     assert_eq!(served.ask("/v1/check", call).await.remaining(), 4);
 }
+
+/// As Envoy's own server answers at `/json`.
+#[tokio::test]
+async fn descriptors_of_a_call_are_decided_together_as_by_grpc() {
+    let rules = "
+version: 1
+policies: { address: { quota: 5/h }, path: { quota: 2/h } }
+deny: [{ name: banned, only_if: { descriptor: { user: eve } } }]
+rules:
+  - { name: address, only_if: { domain: edge, descriptor: { remote_address: '*' } }, limit: address, key: client }
+  - { name: path, only_if: { domain: edge, descriptor: { path: /login, remote_address: '*' } }, limit: path, key: client }
+";
+    let served = Served::with(rules, |builder| builder).await;
+    let entry = |key: &str, value: &str| json!({ "key": key, "value": value });
+    let address = json!({ "entries": [entry("remote_address", "192.0.2.7")] });
+    let path = json!({ "entries": [entry("path", "/login?a=b"), entry("remote_address", "192.0.2.7")] });
+    let call = json!({ "domain": "edge", "descriptors": [address, path] });
+    for (status, remaining) in [(200, [4, 1]), (200, [3, 0])] {
+        let answered = served.ask("/v1/check", call.clone()).await;
+        assert_eq!(answered.status, status, "{answered:?}");
+        let limits = answered.body["limits"].as_array().unwrap();
+        assert_eq!([&limits[0]["remaining"], &limits[1]["remaining"]], remaining, "{answered:?}");
+    }
+    assert_eq!(served.ask("/v1/check", call.clone()).await.status, 429);
+    let alone = json!({ "domain": "edge", "descriptors": [address] });
+    assert_eq!(served.ask("/v1/peek", alone.clone()).await.remaining(), 3, "a refused call spends nothing");
+    let twice = json!({ "entries": address["entries"], "hits_addend": 2 });
+    let twice = json!({ "domain": "edge", "descriptors": [twice] });
+    assert_eq!(served.ask("/v1/check", twice).await.remaining(), 1);
+    let banned = json!({ "domain": "edge", "descriptors": [address, { "entries": [entry("user", "eve")] }] });
+    assert_eq!(served.ask("/v1/check", banned).await.status, 403);
+    assert_eq!(served.ask("/v1/peek", alone).await.remaining(), 1);
+    let half = served.ask("/v1/check", json!({ "domain": "edge" })).await;
+    assert!(half.status == 400 && half.detail().contains("belong together"), "{half:?}");
+}

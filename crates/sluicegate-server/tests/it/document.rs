@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use sluicegate_tests::random::Random;
 
 use crate::support::{Answered, Served};
 
@@ -86,6 +87,11 @@ fn conforms(schema: &Value, value: &Value) -> Result<(), String> {
             return Err(format!("{value} has another length"));
         }
     }
+    if let (Some(least), Some(number)) = (schema["minimum"].as_u64(), value.as_i64())
+        && u64::try_from(number).map_or(true, |number| number < least)
+    {
+        return Err(format!("{value} is below {least}"));
+    }
     let types: Vec<&str> = match &schema["type"] {
         Value::String(one) => vec![one],
         Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
@@ -120,6 +126,142 @@ fn conforms(schema: &Value, value: &Value) -> Result<(), String> {
         conforms(&schema["items"], member)?;
     }
     Ok(())
+}
+
+/// Writes calls by their schema, and others that differ from it in one place.
+struct CallWriter(Random);
+
+/// Texts of calls, some of which mean something in some place.
+const TEXTS: [&str; 18] = [
+    "login",
+    "mail",
+    "turns",
+    "ada",
+    "GET",
+    "/login",
+    "/members/7?a=b",
+    "http://shop.example/health",
+    "192.0.2.7",
+    "192.0.2.7:443",
+    "x-user",
+    "2s",
+    "1h",
+    "",
+    " ",
+    "é",
+    "a\u{0}b",
+    "192.0.2.256",
+];
+
+impl CallWriter {
+    fn one_of<'v, T>(&mut self, all: &'v [T]) -> &'v T {
+        &all[self.0.index(all.len())]
+    }
+
+    /// A value that the schema allows.
+    fn write(&mut self, schema: &Value, depth: u32) -> Value {
+        if let Some(name) = schema["$ref"].as_str() {
+            return self.write(document().pointer(&name[1..]).unwrap(), depth);
+        }
+        if let Some(ways) = schema["anyOf"].as_array().or(schema["oneOf"].as_array()) {
+            let way = self.one_of(ways);
+            return self.write(way, depth + 1);
+        }
+        let types: Vec<&str> = match &schema["type"] {
+            Value::String(one) => vec![one],
+            Value::Array(all) => all.iter().filter_map(Value::as_str).collect(),
+            _ => vec!["null"],
+        };
+        let least = |name: &str| schema[name].as_u64().unwrap_or(0);
+        match *self.one_of(&types) {
+            "object" => {
+                let required: Vec<&str> =
+                    schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+                let all = schema["properties"].as_object().into_iter().flatten();
+                let mut members: serde_json::Map<String, Value> = all
+                    .filter(|(name, _)| required.contains(&&***name) || depth < 6 && self.0.below(3) == 0)
+                    .map(|(name, of)| (name.clone(), of.clone()))
+                    .collect();
+                members.values_mut().for_each(|of| *of = self.write(&of.clone(), depth + 1));
+                if schema["additionalProperties"].is_object() {
+                    members
+                        .insert("x-user".to_owned(), self.write(&schema["additionalProperties"], depth + 1));
+                }
+                Value::Object(members)
+            }
+            "array" => {
+                let length = least("minItems") + self.0.below(3);
+                (0..length).map(|_| self.write(&schema["items"], depth + 1)).collect()
+            }
+            "string" => {
+                let texts: Vec<&str> = TEXTS
+                    .into_iter()
+                    .filter(|text| text.chars().count() as u64 >= least("minLength"))
+                    .collect();
+                Value::from(*self.one_of(&texts))
+            }
+            "integer" => Value::from(*self.one_of(&[least("minimum"), 1, 2, 500, u64::MAX])),
+            "boolean" => Value::from(self.0.below(2) == 0),
+            _ => Value::Null,
+        }
+    }
+
+    /// Changes a value in one place.
+    fn change(&mut self, value: &mut Value) {
+        match value {
+            Value::Object(members) if !members.is_empty() && self.0.below(4) > 0 => {
+                let names: Vec<String> = members.keys().cloned().collect();
+                let name = self.one_of(&names).clone();
+                match self.0.below(5) {
+                    0 => _ = members.remove(&name),
+                    1 => _ = members.insert("unknown".to_owned(), Value::from(1)),
+                    2 => {
+                        let moved = members.remove(&name).unwrap();
+                        members.insert("receipt".to_owned(), moved);
+                    }
+                    _ => self.change(&mut members[&name]),
+                }
+            }
+            Value::Array(items) if !items.is_empty() && self.0.below(3) > 0 => {
+                let place = self.0.index(items.len());
+                self.change(&mut items[place]);
+            }
+            value => {
+                let others =
+                    serde_json::json!([null, true, -1, 0, 1.5, 1e30, "", "a", [], [1], {}, { "a": [] }]);
+                *value = self.one_of(others.as_array().unwrap()).clone();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_as_the_document_writes_them_are_read_and_others_are_refused_as_the_callers_mistake() {
+    let served = Served::start().await;
+    let paths = ["/v1/check", "/v1/peek", "/v1/reserve", "/v1/refund", "/v1/reset", "/v1/settle"];
+    let (mut writer, mut valid) = (CallWriter(Random::new(7)), 0);
+    for number in 0..1_200 {
+        let path = paths[number % paths.len()];
+        let body = &document()["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"];
+        let mut call = writer.write(body, 0);
+        if number % 2 == 1 {
+            writer.change(&mut call);
+        }
+        let answered = Answered::of(served.post(path, &call).send().await.unwrap()).await;
+        assert!(answered.status < 500, "{path} {call}: {answered:?}");
+        match conforms(body, &call) {
+            Ok(()) => {
+                valid += 1;
+                let is_read = !answered.detail().starts_with("the body cannot be read");
+                assert!(is_read, "{path} {call}: {answered:?}");
+            }
+            // A policy that is not there is told first.
+            Err(why) => {
+                assert!(matches!(answered.status, 400 | 404 | 413), "{path} {call}: {why}: {answered:?}");
+            }
+        }
+    }
+    assert!(valid > 500, "{valid} calls were as the document writes them");
 }
 
 #[tokio::test]
@@ -163,6 +305,7 @@ fn the_document_tells_right_from_wrong() {
         r#"{"request": {"path": "/", "headers": {"a": "b", "c": ["d", "e"]}}}"#,
         r#"{"batch": [{"policy": "a", "key": "b"}]}"#,
         r#"{"policy": "a", "key": "b", "checks": null, "cost": null}"#,
+        r#"{"domain": "a", "descriptors": [{"entries": [{"key": "b", "value": "c"}], "hits_addend": 2}]}"#,
     ] {
         assert_eq!(call(good), Ok(()), "{good}");
     }
@@ -179,6 +322,9 @@ fn the_document_tells_right_from_wrong() {
         r#"{"policy": "a", "key": ""}"#,
         r#"{"policy": "a", "key": []}"#,
         r#"{"checks": []}"#,
+        r#"{"domain": "a", "descriptors": []}"#,
+        r#"{"descriptors": [{"entries": [{"key": "b"}]}]}"#,
+        r#"{"domain": "a", "descriptors": [{"entries": [{"key": "b"}], "hits_addend": 0}]}"#,
         r#"{"receipt": "a"}"#,
     ] {
         assert!(call(wrong).is_err(), "{wrong}");
