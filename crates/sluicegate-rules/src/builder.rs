@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use sluicegate_core::Store;
 use sluicegate_core::store::IntoStore;
+use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::defer::Defer;
 use sluicegate_tower::room::RoomMaker;
 
+use crate::compile::GivenKeys;
 use crate::error::RulesError;
 use crate::file::RulesFile;
 use crate::rules::Rules;
@@ -26,6 +28,7 @@ pub struct RulesBuilder {
     pub(crate) open_all: bool,
     pub(crate) rooms: Option<Arc<dyn RoomMaker>>,
     pub(crate) deferral: Option<Arc<dyn Defer>>,
+    pub(crate) keys: GivenKeys,
 }
 
 impl Rules {
@@ -49,6 +52,36 @@ impl RulesBuilder {
     /// `on_exceeded: defer` is refused. Make the layer by [`RulesLayer::deferring`](crate::RulesLayer::deferring), or such requests are refused.
     pub fn deferral(mut self, deferral: impl Defer) -> Self {
         self.deferral = Some(Arc::new(deferral));
+        self
+    }
+
+    /// Names a key that the program finds itself, so that a rule may say `key: user`. A file that is also read elsewhere, as by
+    /// `sluicegate check`, lists the name: `keys: { user: program }`.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_rules::{Rules, RulesFile, Variables};
+    /// use sluicegate_tower::key::HeaderKey;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let file = RulesFile::parse("rules.yaml", "
+    /// version: 1
+    /// keys: { user: program }
+    /// policies: { api: { quota: 1/h } }
+    /// rules: [{ name: all, limit: api, key: user }]
+    /// ", &Variables::none())?;
+    /// let rules = Rules::builder().key("user", HeaderKey::new("x-user")?).put(&MemoryStore::new(), file)?;
+    /// for (user, passes) in [("ada", true), ("ada", false), ("grace", true)] {
+    ///     let request = Request::get("/").header("x-user", user).body(())?;
+    ///     assert_eq!(rules.limits().decide(&request).await.is_ok(), passes);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn key(mut self, name: impl Into<String>, key: impl KeyExtractor) -> Self {
+        self.keys.insert(name.into(), Arc::new(key));
         self
     }
 
@@ -92,7 +125,7 @@ impl RulesBuilder {
         path: impl Into<PathBuf>,
         variables: Variables,
     ) -> Result<Rules, RulesError> {
-        let source = FileSource { path: path.into(), variables };
+        let source = self.source(path, variables);
         let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
         Rules::of((store.into(), None), &file, (Some(text), Some(source)), self)
     }
@@ -115,7 +148,7 @@ impl RulesBuilder {
         variables: Variables,
         around: impl FnOnce(Arc<dyn Store>) -> S,
     ) -> Result<Rules, RulesError> {
-        let source = FileSource { path: path.into(), variables };
+        let source = self.source(path, variables);
         let (text, file) = source.read(None)?.ok_or_else(|| source.error("it has no text"))?;
         let (store, leases) = file.open_store_with_leases()?;
         let store = around(store).into();
@@ -123,10 +156,17 @@ impl RulesBuilder {
     }
 }
 
+impl RulesBuilder {
+    fn source(&self, path: impl Into<PathBuf>, variables: Variables) -> FileSource {
+        FileSource { path: path.into(), variables, given_keys: self.keys.keys().cloned().collect() }
+    }
+}
+
 impl fmt::Debug for RulesBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RulesBuilder")
             .field("open_all", &self.open_all)
+            .field("keys", &self.keys.keys())
             .field("has_rooms", &self.rooms.is_some())
             .field("has_deferral", &self.deferral.is_some())
             .finish()

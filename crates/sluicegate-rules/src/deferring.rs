@@ -31,10 +31,6 @@ impl Deferring {
         Self { deferral, refusing, in_flight, limits: LimitsHandle::new(deferring) }
     }
 
-    pub(crate) fn deferral(&self) -> &Arc<dyn Defer> {
-        &self.deferral
-    }
-
     pub(crate) fn swap(&self, SplitLimits { refusing, at_once, deferring }: SplitLimits) {
         self.refusing.swap(refusing);
         self.limits.swap(deferring);

@@ -8,7 +8,7 @@ use crate::at::Position;
 use crate::shown::shown;
 use crate::variables::{hidden, without_values};
 
-/// A rules file that cannot be used: all mistakes in its values, or the first mistake in its shape.
+/// A rules file that cannot be used: all mistakes in its values, or all mistakes in its shape.
 ///
 /// `Display` writes it as a compiler would: file, line and column, the mistake and what would be accepted, and the line with a caret under
 /// the value. Only lines of sections without secrets are shown.
@@ -22,7 +22,7 @@ use crate::variables::{hidden, without_values};
 /// ```
 ///
 /// At most a hundred mistakes are reported, in the order of the file; warnings are left out if there are errors. If the shape is wrong,
-/// as by an unknown word or a value of another type, only the first mistake is reported, because the text after it cannot be understood.
+/// as by an unknown word or a value of another type, only such mistakes are reported, up to fifty.
 ///
 /// # Secrets
 /// No line of `jwt`, `store` and `api_keys` is shown, nor of an unknown section, nor of a file that is one value in braces. A rule is shown up
@@ -113,6 +113,11 @@ impl<'a> Problems<'a> {
     /// Shows the values of these variables by their names.
     pub(crate) fn hide(&mut self, values: &HashMap<String, String>) {
         self.hidden = hidden(values);
+    }
+
+    /// The variables whose values are not shown, each with its value.
+    pub(crate) fn hidden(&self) -> &[(String, String)] {
+        &self.hidden
     }
 
     pub(crate) fn error(&mut self, place: impl Into<Option<Position>>, text: impl Into<String>) {

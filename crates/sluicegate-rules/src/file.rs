@@ -46,7 +46,7 @@ use crate::variables::Variables;
 /// | of | written as | range |
 /// |---|---|---|
 /// | quota | `5/min`, `10/s burst 20`, `1.5k/12h`, `60/min burst 100 start 10`, `2M/month in Asia/Seoul carry over 20%`: units, a period, the units that pass at once from rest, and the units of an unknown key | up to 10^6 units in 1 ms to 30 days in any case; an error explains other exact quotas |
-/// | time | a whole number with `ns`, `us`, `ms`, `s`, `min`, `h`, `d` or `w`: `500ms`, `30 days` | no months, no fractions |
+/// | time | a number with `ns`, `us`, `ms`, `s`, `min`, `h`, `d` or `w`: `500ms`, `0.5s`, `30 days` | no months |
 /// | wait | `deny`, or `wait` with a time: `wait 5s`; in a policy also `room` and `defer` | |
 /// | moment (`opens_at`) | `2026-11-27T12:00:00Z`, `2026-11-27T13:00:00+01:00` | from 1970 on |
 /// | number of visitors, of places (`room`) | `500` | 1 to 2^32 |
@@ -103,10 +103,10 @@ impl RulesFile {
     /// Reads a text of YAML or JSON. Errors show it as `name`. Paths in the text are relative to the folder of the process.
     ///
     /// # Errors
-    /// When values are wrong, with all mistakes; when the shape is wrong, with the first mistake. When `variables` have no value for one
+    /// When values are wrong, or the shape, with all mistakes. When `variables` have no value for one
     /// that the text names.
     pub fn parse(name: &str, text: &str, variables: &Variables) -> Result<Self, RulesError> {
-        Self::parse_in(name, text, None, variables)
+        Self::parse_in(name, text, None, variables, &[])
     }
 
     /// Reads a file; paths in it are relative to its folder. A pipe or a device is not read: it might never end.
@@ -124,7 +124,7 @@ impl RulesFile {
         let path = path.as_ref();
         let name = path.display().to_string();
         match read::text(path) {
-            Ok(text) => Self::parse_in(&name, &text, path.parent(), variables),
+            Ok(text) => Self::parse_in(&name, &text, path.parent(), variables, &[]),
             Err(problem) => Err(RulesError::of_file(&name, &problem)),
         }
     }
@@ -134,11 +134,12 @@ impl RulesFile {
         text: &str,
         folder: Option<&Path>,
         variables: &Variables,
+        given_keys: &[String],
     ) -> Result<Self, RulesError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut problems = Problems::of(name, text);
         let file = read::sections(text, variables, &mut problems);
-        let compiled = file.and_then(|file| compile(&file, folder, &mut problems));
+        let compiled = file.and_then(|file| compile(&file, folder, given_keys, &mut problems));
         match compiled {
             Some(compiled) => {
                 if !problems.has_errors() {

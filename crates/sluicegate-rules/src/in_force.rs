@@ -8,12 +8,12 @@ use std::sync::Arc;
 use sluicegate_core::limiter::{self, Inherit};
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
 use sluicegate_in_flight::InFlight;
-use sluicegate_tower::defer::Defer;
 use sluicegate_tower::in_flight::InFlightLimits;
 use sluicegate_tower::limits::Limits;
 use sluicegate_tower::room::{Door, RoomMaker};
 
-use crate::compile::{FileRoom, LimitsPart, NamedStore};
+use crate::builder::RulesBuilder;
+use crate::compile::{FileRoom, GivenKeys, LimitsPart, NamedStore};
 use crate::error::{Problems, RulesError};
 use crate::explain::Explainer;
 use crate::file::RulesFile;
@@ -22,8 +22,8 @@ use crate::source::FileContents;
 
 /// The policies and numbers of the file in force, and its text.
 pub(crate) struct FileInForce {
-    /// Whether the policies that no rule uses are open, too.
-    open_all: bool,
+    /// The parts that neither the file nor the store has.
+    given: RulesBuilder,
     pub policies: Vec<Policy>,
     /// The limiters of the policies that no rule uses, to keep them open.
     unused: Vec<RateLimiter>,
@@ -54,9 +54,6 @@ pub(crate) struct Put {
     pub explainer: Explainer,
 }
 
-/// The waiting rooms and the queue of the program, if any.
-type GivenByCode<'a> = (Option<&'a Arc<dyn RoomMaker>>, Option<&'a Arc<dyn Defer>>);
-
 /// The limits in parts.
 pub(crate) struct SplitLimits {
     /// The limits that refuse.
@@ -69,9 +66,9 @@ pub(crate) struct SplitLimits {
 
 impl FileInForce {
     /// The state before a file is in force; the file names this store.
-    pub(crate) fn of(store: Option<NamedStore>, open_all: bool) -> Self {
+    pub(crate) fn of(store: Option<NamedStore>, given: RulesBuilder) -> Self {
         Self {
-            open_all,
+            given,
             policies: Vec::new(),
             unused: Vec::new(),
             single_keys: Vec::new(),
@@ -87,17 +84,14 @@ impl FileInForce {
 
     /// Opens or replaces all policies and waiting rooms and makes their limits, or leaves everything unchanged. A policy that leaves the
     /// file is restored to the policy of code, unless code has replaced it since then.
-    pub(crate) fn put(
-        &mut self,
-        store: &Arc<dyn Store>,
-        (rooms, deferral): GivenByCode<'_>,
-        file: &RulesFile,
-    ) -> Result<Put, RulesError> {
-        let doors = doors(rooms, file)?;
+    pub(crate) fn put(&mut self, store: &Arc<dyn Store>, file: &RulesFile) -> Result<Put, RulesError> {
+        let RulesBuilder { open_all, rooms, deferral, keys } = self.given.clone();
+        let doors = doors(rooms.as_ref(), file)?;
         refuse_to_defer(deferral.is_some(), file)?;
+        give_keys(keys, file)?;
         let of_file = |error: ConfigError| RulesError::of_file(&file.name, &error.to_string());
         let shared = file.compiled.shared_permits(store, &self.in_flight).map_err(of_file)?;
-        let unused = file.compiled.unused.iter().filter(|_| self.open_all);
+        let unused = file.compiled.unused.iter().filter(|_| open_all);
         let policies: Vec<Policy> = file.compiled.policies.iter().chain(unused).cloned().collect();
         let own = |name: &str| Some(Policy::clone(&store.limiters().get(name)?.own_policy()));
         // Code, or another file, may have put another policy in force since then.
@@ -120,7 +114,7 @@ impl FileInForce {
             let (used, unused) = limiters[..policies.len()].split_at(file.compiled.policies.len());
             let all = file.compiled.limits(used, LimitsPart::All)?;
             let part = |part| file.compiled.limits(used, part);
-            let split = match deferral {
+            let split = match &deferral {
                 Some(_) => Some((part(LimitsPart::Refusing)?, part(LimitsPart::Deferring)?)),
                 None => None,
             };
@@ -141,7 +135,7 @@ impl FileInForce {
             split.map(|(refusing, deferring)| SplitLimits { refusing, at_once: at_once(), deferring });
         let at_once = at_once();
         self.put_doors(&doors, &file.compiled.rooms);
-        let longest_body = deferral.map(|deferral| deferral.longest_body());
+        let longest_body = deferral.as_ref().map(|deferral| deferral.longest_body());
         let explainer = Explainer::of(&file.compiled, (sections.clone(), in_flight), &doors, longest_body);
         Ok(Put { limits, split, at_once, doors: file.compiled.doors(doors, sections), explainer })
     }
@@ -184,6 +178,20 @@ fn refuse_to_defer(keeps: bool, file: &RulesFile) -> Result<(), RulesError> {
     let mut problems = Problems::of(&file.name, "");
     problems.error(rule.place, text);
     Err(problems.into_errors())
+}
+
+/// Gives the file the keys that the program finds itself. A file for tools needs none.
+fn give_keys(keys: GivenKeys, file: &RulesFile) -> Result<(), RulesError> {
+    let mut names = file.compiled.given_names.iter().filter(|_| !file.compiled.is_without_rooms);
+    if let Some(name) = names.find(|name| !keys.contains_key(*name)) {
+        let text = format!(
+            "the key {name:?} is found by the program, and the program gives none: open the file by `Rules::builder().key({name:?}, ..)`"
+        );
+        return Err(RulesError::of_file(&file.name, &text));
+    }
+    // A file that is put in force once more has them.
+    _ = file.compiled.given_keys.set(keys);
+    Ok(())
 }
 
 /// A door for each room of the file. No request uses it yet.

@@ -40,12 +40,15 @@
 //! | `path` | the path matches: `/login`, `/users/{id}`, `/assets/*`, `/api*`, `*.js`; see [below](#paths) |
 //! | `method` | the method is one of these |
 //! | `host` | the host of the request is one of these, written without port, or below a domain, as `*.example.org`: the host in the request's target, or in the field `Host` if the target names none. If a file has conditions on hosts, a request with two fields `Host`, or with one that is not text, is refused with 400 |
-//! | `header`, `query` | each named field or parameter has this value: a text in which `*` stands for any text, as `"*bot*"`, a list of which one matches, or `{ present: false }` |
+//! | `header`, `query` | each named field or parameter has this value: a text in which `*` stands for any text, as `"*bot*"`, `{ regex: "bot-[0-9]+" }`, a list of which one matches, or `{ present: false }` |
 //! | `body` | each named field of the body, JSON or a form, has such a value, for example `{ model: large }`; see [below](#fields-of-bodies) |
 //! | `client` | the address of the client is in one of these networks |
 //! | `tier` | the request is in one of these tiers: `{ plan: [free, pro] }`, by the name under `tiers` |
 //! | `domain`, `descriptor` | the request is a [descriptor of Envoy](#descriptors-of-envoy) with this domain and these entries |
 //! | `not` | the inner condition does not hold |
+//!
+//! `{ regex: .. }` may stand for a path, a host, a value of a field, and a value of a descriptor's entry. It is an expression of the crate
+//! `regex` without Unicode classes, which takes at most 64 KiB compiled; the whole text must match, as with `*`: write `.*` around a part.
 //!
 //! A request without a tier, or with an unlisted one, is in the default tier, for conditions and for limits. A key with quotas of
 //! its own (`overrides`) stays in the tier of its plan.
@@ -519,7 +522,7 @@
 //! [`Variables`] has an example.
 //!
 //! # What is wrong with a file
-//! If the shape is wrong, the first mistake is reported, with the nearest known word; mistakes in values are all reported at once.
+//! Mistakes are all reported at once: those of shape first, with the nearest known word, and those in values once the shape is right.
 //! `sluicegate check` prints them, and warnings. A file is also checked against its store: a sliding log of more than
 //! 2,000 entries is an error if `store` names a Redis. Values under `jwt`, `store` and `api_keys` are never shown, nor those that a header
 //! field or a parameter must have.
@@ -577,6 +580,7 @@ mod reload;
 mod rooms;
 mod rules;
 mod schema;
+mod shape;
 mod shown;
 #[cfg(unix)]
 mod sighup;

@@ -13,6 +13,7 @@ use serde_saphyr::{Error, MergeKeyPolicy};
 use crate::at::Position;
 use crate::error::Problems;
 use crate::schema::File;
+use crate::shape::Entries;
 use crate::variables::{Variables, is_own_secret};
 
 /// The largest file that is read.
@@ -32,24 +33,41 @@ pub(crate) fn sections(text: &str, variables: &Variables, problems: &mut Problem
     };
     let values = variables.of(text);
     problems.hide(&values);
-    let error = match serde_saphyr::from_str_with_options(text, options.with_properties(values)) {
-        Ok(file) => {
-            quoted_variables(text, problems);
-            named_by_variables(text, problems);
-            return Some(file);
+    let (options, mut entries) = (options.with_properties(values), Entries::of(text));
+    for number in 0..MOST_SHAPES {
+        let error = match serde_saphyr::from_str_with_options(entries.text(), options.clone()) {
+            Ok(file) => {
+                quoted_variables(text, problems);
+                named_by_variables(text, problems);
+                return (number == 0).then_some(file);
+            }
+            Err(error) => error,
+        };
+        // A symbolic link may lead to any file of this machine, so of a text without a version nothing is shown.
+        if number == 0
+            && !matches!(error, Error::Eof { .. } | Error::SerdeMissingField { .. })
+            && !has_version(text)
+        {
+            problems.error(None, "it is not a rules file: there is no \"version: 1\" in it");
+            return None;
         }
-        Err(error) => error,
-    };
-    // A symbolic link may lead to any file of this machine, so of a text without a version nothing is shown.
-    if !matches!(error, Error::Eof { .. } | Error::SerdeMissingField { .. }) && !has_version(text) {
-        problems.error(None, "it is not a rules file: there is no \"version: 1\" in it");
-        return None;
+        let is_missing = matches!(error, Error::SerdeMissingField { .. });
+        let place = error.location().map(Position::of);
+        let place = place.and_then(|place| if is_missing { entries.mapping(place) } else { Some(place) });
+        let left_out = place.and_then(|place| entries.leave_out(place, is_missing));
+        if number == 0 || left_out == Some(true) {
+            let is_open = place.is_none_or(|place| problems.is_open(place));
+            problems.error(place, problem(&error, text, place, is_open));
+        }
+        if left_out.is_none() {
+            break;
+        }
     }
-    let place = error.location().map(Position::of);
-    let is_open = place.is_none_or(|place| problems.is_open(place));
-    problems.error(place, problem(&error, text, place, is_open));
     None
 }
+
+/// The most times that a text is parsed for the mistakes in its shape.
+const MOST_SHAPES: usize = 50;
 
 /// The mistake in the shape. No value of a section that may hold a secret is shown.
 fn problem(error: &Error, text: &str, place: Option<Position>, is_open: bool) -> String {
@@ -93,6 +111,10 @@ fn problem(error: &Error, text: &str, place: Option<Position>, is_open: bool) ->
             let message = other.to_string();
             let message = match message.split(" at line ").next().unwrap_or_default() {
                 "expected mapping start" => "names with their values are expected here, as { name: value }",
+                "expected string scalar" => "one text is expected here",
+                message if message.starts_with("cannot deserialize null") => {
+                    "a value is missing here: write it, or leave the word out"
+                }
                 message => message,
             };
             match bare_braces(line).next().is_some() {
@@ -116,16 +138,20 @@ fn quoted_variables(text: &str, problems: &mut Problems<'_>) {
     }
 }
 
-/// Reports variables in names, which logs and pages show.
+/// Reports variables in names and keys, which logs, pages and clients are shown.
 fn named_by_variables(text: &str, problems: &mut Problems<'_>) {
+    // The pattern is valid.
+    let Ok(named) = Regex::new(r#"^((name|group|key) *:.*\$\{|[^:#"']*\$\{[A-Za-z0-9_]+\}[^: ]* *:( |$))"#)
+    else {
+        return;
+    };
     for (line, text) in (1..).zip(text.lines()) {
         let words = text.trim_start_matches([' ', '-']);
-        let is_named = ["name:", "group:"].iter().any(|word| words.starts_with(word));
         let place = Position { line, column: text.chars().count() - words.chars().count() + 1, length: 4 };
-        if is_named && text.contains("${") {
+        if named.is_match(words) {
             problems.error(
                 place,
-                "a variable is not put into a name, because logs and pages show it: write the name out",
+                "a variable is not put into a name or a key, because logs and pages show it: write it out",
             );
         }
     }
@@ -133,7 +159,7 @@ fn named_by_variables(text: &str, problems: &mut Problems<'_>) {
 
 /// Whether a text names a version, as every rules file does.
 fn has_version(text: &str) -> bool {
-    let named = Regex::new(r#"(?m)(^|[{,])\s*["']?version["']?\s*:"#);
+    let named = Regex::new(r#"(?m)(^|[{,])[ \t\r\n]*["']?version["']?[ \t]*:"#);
     named.is_ok_and(|named| named.is_match(text))
 }
 

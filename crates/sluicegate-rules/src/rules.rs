@@ -15,7 +15,6 @@ use sluicegate_tower::in_flight::InFlightHandle;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{ChosenQuotas, Limits, LimitsHandle};
 use sluicegate_tower::request_fields::RequestFieldsLayer;
-use sluicegate_tower::room::RoomMaker;
 
 use crate::builder::RulesBuilder;
 use crate::changes::Changes;
@@ -121,7 +120,6 @@ pub struct Rules(pub(crate) Arc<RulesState>);
 
 pub(crate) struct RulesState {
     pub store: Arc<dyn Store>,
-    rooms: Option<Arc<dyn RoomMaker>>,
     deferring: Option<Deferring>,
     doors: RoomsLayer,
     limits: LimitsHandle,
@@ -206,12 +204,12 @@ impl Rules {
         (store, leases): (Arc<dyn Store>, Option<Leases>),
         file: &RulesFile,
         (text, source): (Option<String>, Option<FileSource>),
-        RulesBuilder { open_all, rooms, deferral }: RulesBuilder,
+        builder: RulesBuilder,
     ) -> Result<Self, RulesError> {
         refuse_two_stores(leases.is_some(), file)?;
-        let mut in_force = FileInForce::of(file.compiled.store.clone(), open_all);
-        let Put { limits, split, at_once, doors, explainer } =
-            in_force.put(&store, (rooms.as_ref(), deferral.as_ref()), file)?;
+        let deferral = builder.deferral.clone();
+        let mut in_force = FileInForce::of(file.compiled.store.clone(), builder);
+        let Put { limits, split, at_once, doors, explainer } = in_force.put(&store, file)?;
         let (limits, in_flight) = (LimitsHandle::new(limits), InFlightHandle::new([]));
         let deferring = deferral.zip(split).map(|(deferral, split)| Deferring::new(deferral, split));
         in_flight.swap_with(at_once.before(&limits));
@@ -222,7 +220,6 @@ impl Rules {
         unread.follow(&file.compiled);
         in_force.read = text.map(|text| FileContents { text, files: file.compiled.files.clone() });
         Ok(Self(Arc::new(RulesState {
-            rooms,
             deferring,
             doors: RoomsLayer::new(doors),
             limits,
@@ -258,9 +255,7 @@ impl Rules {
         refuse_two_stores(self.0.leases.is_some(), file)?;
         let (before, rooms) = (in_force.policies.clone(), in_force.rooms.clone().unwrap_or_default());
         let keys_before = in_force.single_keys.clone();
-        let deferral = self.0.deferring.as_ref().map(Deferring::deferral);
-        let Put { limits, split, at_once, doors, explainer } =
-            in_force.put(&self.0.store, (self.0.rooms.as_ref(), deferral), file)?;
+        let Put { limits, split, at_once, doors, explainer } = in_force.put(&self.0.store, file)?;
         // Requests that have begun are decided by the policies that their limits are pinned to.
         {
             let mut current = lock(&self.0.explainer);

@@ -6,6 +6,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::read::nearest;
+
 /// Sections without secrets.
 const OPEN: [&str; 8] = ["version", "clients", "paths", "policies", "tiers", "keys", "in_flight", "headers"];
 
@@ -13,7 +15,7 @@ const OPEN: [&str; 8] = ["version", "clients", "paths", "policies", "tiers", "ke
 const RULES: [&str; 3] = ["deny", "exempt", "rules"];
 
 /// Words of a rule or a condition with values that are not secret.
-const WORDS: [&str; 20] = [
+const WORDS: [&str; 27] = [
     "deny",
     "exempt",
     "rules",
@@ -34,7 +36,21 @@ const WORDS: [&str; 20] = [
     "host",
     "client",
     "tier",
+    "class",
+    "replaces",
+    "bandwidth",
+    "settle",
+    "domain",
+    "regex",
+    "present",
 ];
+
+/// Other words of a condition: a field or a parameter may have to have a secret value.
+const HIDING: [&str; 4] = ["header", "query", "body", "descriptor"];
+
+/// Words under which the names of fields stand, and no values that these must have.
+static NAMING: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r#"(^|[ \t{,])(cost|settle)[ \t]*:[ \t]*\{[^{}]*\}"#).ok());
 
 /// A name before a colon.
 static WORD: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -63,6 +79,8 @@ struct LineScanner {
     rule: Option<usize>,
     /// Whether the rest of the rule is hidden.
     is_hidden: bool,
+    /// The indentation of a word of the rule under which the names of fields stand.
+    naming: Option<usize>,
     /// The number of open braces and brackets, and whether quotes are open.
     within: (i64, [bool; 2]),
 }
@@ -85,6 +103,11 @@ impl LineScanner {
             SectionKind::Open => true,
             SectionKind::Rules => {
                 self.enter_rule(line);
+                let indent = line.len() - line.trim_start().len();
+                if self.naming.is_some_and(|naming| indent > naming) {
+                    return !self.is_hidden;
+                }
+                self.naming = matches!(line.trim(), "cost:" | "settle:").then_some(indent);
                 self.is_hidden = self.is_hidden || !is_open_rule(line);
                 !self.is_hidden
             }
@@ -136,11 +159,20 @@ impl LineScanner {
 
 /// Whether all names of the line are known, and there is one.
 fn is_open_rule(line: &str) -> bool {
-    let (Some(word), Some(other_shape)) = (&*WORD, &*OTHER_SHAPE) else { return false };
+    let (Some(word), Some(other_shape), Some(naming)) = (&*WORD, &*OTHER_SHAPE, &*NAMING) else {
+        return false;
+    };
+    let line = &*naming.replace_all(line, "$1 cost: 1");
     let mut words = word.captures_iter(line).filter_map(|found| found.get(1)).peekable();
     words.peek().is_some()
-        && words.all(|word| WORDS.contains(&word.as_str().trim_matches(['"', '\''])))
+        && words.all(|word| is_open_word(word.as_str().trim_matches(['"', '\''])))
         && !other_shape.is_match(line)
+}
+
+/// Whether a word has no secret behind it, also with a typing error.
+fn is_open_word(word: &str) -> bool {
+    let all: Vec<&str> = WORDS.iter().chain(&HIDING).copied().collect();
+    WORDS.contains(&word) || nearest(word, &all).is_some_and(|near| WORDS.contains(&near))
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use crate::variables::Variables;
 pub(crate) struct FileSource {
     pub path: PathBuf,
     pub variables: Variables,
+    /// The names of keys that the program finds itself.
+    pub given_keys: Vec<String>,
 }
 
 /// The text of the file, and the other files that it names.
@@ -35,7 +37,7 @@ impl FileSource {
             return Ok(None);
         }
         let name = self.path.display().to_string();
-        let file = RulesFile::parse_in(&name, &text, self.path.parent(), &self.variables)?;
+        let file = RulesFile::parse_in(&name, &text, self.path.parent(), &self.variables, &self.given_keys)?;
         Ok(Some((text, file)))
     }
 

@@ -58,7 +58,7 @@ impl Compiled {
             if let Some(classes) = rule.class.clone() {
                 limit = limit.class(move |request: RequestView<'_>| classes.class(request));
             }
-            if let Some(action) = rule.on_missing_key {
+            if let Some(action) = rule.asks.on_missing_key {
                 limit = limit.on_missing_key(action);
             }
             Some(limit)

@@ -16,6 +16,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::slice;
+use std::sync::Arc;
 
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::path::{Purpose, has_dots};
@@ -24,7 +25,9 @@ use smallvec::SmallVec;
 
 use super::condition::{Comparison, Matcher, MeantPath, Mismatch, Readings, RequestFacts};
 use super::finder::{ConditionsLeft, Finder, RulePlaces};
+use super::rule::RuleAsks;
 use crate::descriptor::RequestDescriptor;
+use crate::variables::without_values;
 
 /// Rules in their order, each with its conditions.
 pub(crate) struct Choice {
@@ -37,6 +40,8 @@ pub(crate) struct Choice {
     reads_path: bool,
     /// Whether any rule replaces another.
     replaces: bool,
+    /// The variables whose values are shown by their names.
+    hidden: Vec<(String, String)>,
 }
 
 /// The part of a rule that selects its requests.
@@ -46,8 +51,8 @@ pub(super) struct Conditional {
     /// The group; only its first matching rule applies.
     pub group: Option<String>,
     pub only_if: Matcher,
-    /// Its limit and key, written out: rules of a group with the same text ask a request only once.
-    pub asks: String,
+    /// Its settings; a door has none.
+    pub asks: Option<Arc<RuleAsks>>,
     /// The names of all policies that it may spend from.
     pub policies: Vec<String>,
     /// The indices of the rules that do not apply to a call if this rule applies to one of its descriptors.
@@ -56,12 +61,12 @@ pub(super) struct Conditional {
 
 impl Choice {
     /// The conditions must have been read for the same comparison.
-    pub(super) fn new(rules: Vec<Conditional>, comparison: Comparison) -> Self {
+    pub(super) fn new(rules: Vec<Conditional>, comparison: Comparison, hidden: &[(String, String)]) -> Self {
         let finder = Finder::of(rules.iter().map(|rule| &rule.only_if), comparison);
         let shares_policies = is_shared(rules.iter());
         let reads_path = rules.iter().any(|rule| rule.only_if.reads_path());
         let replaces = rules.iter().any(|rule| !rule.replaces.is_empty());
-        Self { rules, finder, comparison, shares_policies, reads_path, replaces }
+        Self { rules, finder, comparison, shares_policies, reads_path, replaces, hidden: hidden.to_vec() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -288,33 +293,23 @@ impl Choice {
     }
 
     /// The rules that apply in any reading of the path, and within a group the first of each reading: no rule is missing, however the path
-    /// is resolved later.
+    /// is resolved later. What two of them would ask alike is asked only once.
     fn applying_to(&self, asking: &RequestFacts<'_>, readings: &[MeantPath<'_>]) -> RulePlaces {
         // Most paths have no dots.
         if let [reading] = readings {
             return self.applying_in(asking, reading);
         }
-        let mut met: SmallVec<[(usize, &str, usize); 4]> = SmallVec::new();
-        let applies = |rule: &usize| {
-            let group = self.rules[*rule].group.as_deref();
-            let mut applies = false;
-            for (place, reading) in readings.iter().enumerate() {
-                let is_met = |(other, of, _): &(usize, &str, usize)| *other == place && Some(*of) == group;
-                let is_first = !met.iter().any(is_met);
-                if is_first && self.mismatch(*rule, asking, reading).is_none() {
-                    let group = group.filter(|_| !self.is_in_doubt(*rule, asking));
-                    met.extend(group.map(|group| (place, group, *rule)));
-                    applies = true;
-                }
+        let mut all: RulePlaces =
+            readings.iter().flat_map(|reading| self.applying_in(asking, reading)).collect();
+        all.sort_unstable();
+        all.dedup();
+        let mut applying = RulePlaces::new();
+        for rule in all {
+            let is_asked = |first: &usize| self.are_one(*first, rule) && !self.is_in_doubt(*first, asking);
+            if !applying.iter().any(is_asked) {
+                applying.push(rule);
             }
-            // An ask that the first rule of the other reading also has is asked only once.
-            let is_asked = |(_, of, other): &(usize, &str, usize)| {
-                other != rule && Some(*of) == group && self.rules[*other].asks == self.rules[*rule].asks
-            };
-            applies && !met.iter().any(is_asked)
-        };
-        let mut applying: RulePlaces =
-            self.finder.candidates(asking, readings, |rules| rules.iter().copied().filter(applies).collect());
+        }
         self.leave_out_doubtful(&mut applying, asking);
         applying
     }
@@ -349,7 +344,7 @@ impl Select for Choice {
         let rule = self.rules.get(member)?;
         if !self.holds(member, &asking, &readings) {
             let mut why = readings.iter().filter_map(|reading| self.mismatch(member, &asking, reading));
-            return why.next().map(|why| why.to_string());
+            return why.next().map(|why| without_values(why.to_string(), &self.hidden));
         }
         let applying = self.applying_to(&asking, &readings);
         if applying.contains(&member) {

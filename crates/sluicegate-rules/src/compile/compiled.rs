@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::StatusCode;
 use sluicegate_core::limiter::Inherit;
@@ -12,6 +12,7 @@ use sluicegate_tower::limits::{Choose, Group, Limits};
 use sluicegate_tower::request_fields::OnUnreadable;
 use sluicegate_tower::respond::HeaderFields;
 
+use super::keys::GivenKeys;
 use super::own::WithKeys;
 use super::rooms::FileRoom;
 use super::rule::{Budget, Rule};
@@ -30,6 +31,10 @@ pub(crate) struct Compiled {
     pub with_keys: Arc<WithKeys>,
     /// The quotas of single keys and of tiers, each by the name of its policy or tiers and its own.
     pub single_keys: Vec<(String, String)>,
+    /// The names of keys that the program finds itself.
+    pub given_names: Vec<String>,
+    /// Their extractors, once a program puts the file in force.
+    pub given_keys: Arc<OnceLock<GivenKeys>>,
     /// Other files that it was read from, and their contents.
     pub files: Vec<(PathBuf, Vec<u8>)>,
     pub(super) headers: HeaderFields,
@@ -100,16 +105,18 @@ impl Compiled {
 
     /// Whether a rule limits the bandwidth of request bodies.
     pub(crate) fn holds_requests(&self) -> bool {
-        self.rules.iter().any(|rule| rule.bandwidth.is_some_and(|direction| direction != Direction::Down))
+        self.rules
+            .iter()
+            .any(|rule| rule.asks.bandwidth.is_some_and(|direction| direction != Direction::Down))
     }
 
     /// The rules that need the response of a request, or its connection, each with the words that need them.
     pub(crate) fn needs_of_responses(&self) -> Vec<String> {
         let needs = |rule: &Rule| {
             let words = [
-                ("refund_if", !rule.refund_if.is_empty()),
-                ("settle", rule.settle.is_some()),
-                ("bandwidth", rule.bandwidth.is_some()),
+                ("refund_if", !rule.asks.refund_if.is_empty()),
+                ("settle", rule.asks.settle.is_some()),
+                ("bandwidth", rule.asks.bandwidth.is_some()),
                 ("in_flight", rule.in_flight.is_some()),
                 ("waiting_room", !rule.rooms.is_empty()),
             ];

@@ -7,7 +7,7 @@ use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{Extraction, KeyForm, RequestView};
-use sluicegate_tower::limits::path::{Purpose, Sense};
+use sluicegate_tower::limits::path::{Fold, Purpose, Sense};
 
 use super::condition::Comparison;
 use super::pattern::{TextPattern, texts_of};
@@ -15,7 +15,7 @@ use crate::at::At;
 use crate::descriptor::{RequestDescriptor, is_path, meaning, meanings};
 use crate::error::Problems;
 use crate::read::short;
-use crate::schema::{Condition, DescriptorEntries, OneOrMany};
+use crate::schema::{Condition, DescriptorEntries, TextWanted};
 
 /// The domains and the entries that a descriptor must have.
 #[derive(Default)]
@@ -105,8 +105,9 @@ impl EntriesPattern {
             problems.error(given.place, "no entry is named here: write them as { remote_address: \"*\" }");
         }
         let mut all: Vec<(String, Vec<TextPattern>)> = Vec::new();
-        let is_more = |(key, values): &&(At<String>, At<OneOrMany>)| {
-            key.value == "*" && values.all().iter().all(|value| value.value == "*")
+        let is_any = |value: &At<TextWanted>| matches!(&value.value, TextWanted::Text(text) if text == "*");
+        let is_more = |(key, values): &&(At<String>, At<TextWanted>)| {
+            key.value == "*" && values.each().iter().all(is_any)
         };
         let has_more = entries.iter().any(|entry| is_more(&entry));
         for (key, values) in entries.iter().filter(|entry| !is_more(entry)) {
@@ -117,12 +118,8 @@ impl EntriesPattern {
                 );
                 problems.error(key.place, text);
             }
-            let mut texts = texts_of(values, problems);
-            if is_path(&key.value) {
-                let fold = comparison.fold(sense);
-                texts = texts.into_iter().flat_map(|text| text.folded(fold)).collect();
-            }
-            all.push((key.value.clone(), texts));
+            let fold = if is_path(&key.value) { comparison.fold(sense) } else { Fold::default() };
+            all.push((key.value.clone(), texts_of(values, fold, problems)));
         }
         Self { all, is_in_order: *is_in_order, comparison, sense, has_more }
     }

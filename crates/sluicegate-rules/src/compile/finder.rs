@@ -1,21 +1,18 @@
 //! Finds rules by one of their conditions: [`Finder`].
 //!
 //! A thousand rules are not tried one after the other. Each is found by one of its conditions, the one that the fewest other rules share:
-//! by its path in a tree, or by a host, a header field, a parameter, a method or a tier in a table. A rule without any of these is compared
-//! with each request.
+//! by its path in a tree, or by a host or a header field in a table. A rule without any of these is compared with each request.
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::Arc;
 
-use http::{HeaderName, Method};
-use sluicegate_tower::limits::path::{PathPattern, Sense};
+use http::HeaderName;
+use sluicegate_tower::limits::path::Sense;
 use smallvec::SmallVec;
 
-use super::condition::{Comparison, InTiers, Matcher, MeantPath, RequestFacts};
+use super::condition::{Comparison, Matcher, MeantPath, RequestFacts};
 use super::paths::PathTree;
-use super::pattern::FieldPattern;
-use super::plan::TierPlan;
+use super::pattern::{FieldPattern, PathWanted, TextPattern};
 use super::{FastMap, note};
 use crate::descriptor::{RequestDescriptor, meanings};
 
@@ -25,10 +22,6 @@ pub(super) struct Finder {
     paths: PathTree,
     hosts: FastMap<String, Vec<usize>>,
     headers: Vec<(HeaderName, FastMap<String, Vec<usize>>)>,
-    query: FastMap<String, FastMap<String, Vec<usize>>>,
-    methods: FastMap<Method, Vec<usize>>,
-    /// Rules by the index of the tier.
-    tiers: Vec<(Arc<TierPlan>, Vec<Vec<usize>>)>,
     /// Rules that are compared with each request.
     others: Vec<usize>,
     /// Rules about descriptors, by the key and the value of an entry.
@@ -122,10 +115,12 @@ impl Finder {
             match by {
                 None => finder.others.push(place),
                 Some(FindBy::Path) => {
-                    matcher.paths.iter().flatten().for_each(|path| finder.paths.add(path, place));
+                    let patterns = matcher.paths.iter().flatten().filter_map(PathWanted::indexed);
+                    patterns.for_each(|path| finder.paths.add(path, place));
                 }
                 Some(FindBy::Host) => {
-                    matcher.hosts.iter().for_each(|host| add(&mut finder.hosts, host.clone(), place));
+                    let hosts = matcher.hosts.iter().filter_map(TextPattern::exact);
+                    hosts.for_each(|host| add(&mut finder.hosts, host.to_owned(), place));
                 }
                 Some(FindBy::Header((name, wanted))) => {
                     let known = finder.headers.iter().position(|(known, _)| known == name);
@@ -135,21 +130,6 @@ impl Finder {
                     });
                     let known = &mut finder.headers[at].1;
                     exact(wanted).for_each(|value| add(known, value, place));
-                }
-                Some(FindBy::Query((name, wanted))) => {
-                    let known = finder.query.entry(name.clone()).or_default();
-                    exact(wanted).for_each(|value| add(known, value, place));
-                }
-                Some(FindBy::Method) => {
-                    matcher.methods.iter().for_each(|method| add(&mut finder.methods, method.clone(), place));
-                }
-                Some(FindBy::Tiers(InTiers { plan, wanted })) => {
-                    let known = finder.tiers.iter().position(|(known, _)| known.place == plan.place);
-                    let at = known.unwrap_or_else(|| {
-                        finder.tiers.push((Arc::clone(plan), vec![Vec::new(); plan.tiers.len()]));
-                        finder.tiers.len() - 1
-                    });
-                    wanted.iter().for_each(|tier| note(&mut finder.tiers[at].1[*tier], place));
                 }
             }
         }
@@ -205,16 +185,6 @@ impl Finder {
                 .filter_map(|value| str::from_utf8(value.as_bytes()).ok());
             found.for_each(|value| take(values.get(value)));
         }
-        if !self.query.is_empty() {
-            let known = |name: &str, value: &str| self.query.get(name)?.get(value);
-            asking.query().pairs().for_each(|(name, value)| take(known(name, value)));
-        }
-        if !self.methods.is_empty() {
-            take(self.methods.get(asking.request.method));
-        }
-        for (plan, places) in &self.tiers {
-            take(places.get(asking.tier(plan)));
-        }
     }
 
     /// The conditions of a candidate that are still to be compared.
@@ -246,9 +216,6 @@ enum FindBy<'a> {
     Path,
     Host,
     Header(&'a (HeaderName, FieldPattern)),
-    Query(&'a (String, FieldPattern)),
-    Method,
-    Tiers(&'a InTiers),
 }
 
 /// Counts the rules that have a value among their conditions.
@@ -260,10 +227,6 @@ enum IndexedValue {
     Path(String),
     Host(String),
     Header(HeaderName, String),
-    Query(String, String),
-    Method(Method),
-    /// The indices of a plan and of a tier.
-    Tier(usize, usize),
 }
 
 impl Rarest {
@@ -291,18 +254,12 @@ impl Rarest {
 /// The conditions by which a rule can be found; of two equally rare ones, the first is cheaper.
 fn ways(matcher: &Matcher) -> Vec<FindBy<'_>> {
     let mut ways = Vec::new();
-    let has_globs = |paths: &Vec<PathPattern>| paths.iter().any(PathPattern::is_glob);
-    ways.extend(matcher.paths.as_ref().is_some_and(|paths| !has_globs(paths)).then_some(FindBy::Path));
-    ways.extend((!matcher.methods.is_empty()).then_some(FindBy::Method));
+    let are_indexed = |paths: &Vec<PathWanted>| paths.iter().all(|path| path.indexed().is_some());
+    ways.extend(matcher.paths.as_ref().is_some_and(are_indexed).then_some(FindBy::Path));
     let has_exact_hosts =
-        !matcher.hosts.is_empty() && !matcher.hosts.iter().any(|host| host.starts_with('*'));
+        !matcher.hosts.is_empty() && matcher.hosts.iter().all(|host| host.exact().is_some());
     ways.extend(has_exact_hosts.then_some(FindBy::Host));
     ways.extend(matcher.headers.iter().filter(|(_, wanted)| wanted.exact().is_some()).map(FindBy::Header));
-    ways.extend(matcher.query.iter().filter(|(_, wanted)| wanted.exact().is_some()).map(FindBy::Query));
-    // Reading a tier may mean verifying a token: so it is avoided for requests that another condition rules out.
-    if ways.is_empty() {
-        ways.extend(matcher.tiers.iter().map(FindBy::Tiers));
-    }
     ways
 }
 
@@ -316,16 +273,9 @@ fn values(matcher: &Matcher, by: FindBy<'_>) -> Vec<IndexedValue> {
         FindBy::Path => {
             matcher.paths.iter().flatten().map(|path| IndexedValue::Path(path.to_string())).collect()
         }
-        FindBy::Host => matcher.hosts.iter().cloned().map(IndexedValue::Host).collect(),
+        FindBy::Host => matcher.hosts.iter().map(|host| IndexedValue::Host(host.to_string())).collect(),
         FindBy::Header((name, wanted)) => {
             exact(wanted).map(|value| IndexedValue::Header(name.clone(), value)).collect()
-        }
-        FindBy::Query((name, wanted)) => {
-            exact(wanted).map(|value| IndexedValue::Query(name.clone(), value)).collect()
-        }
-        FindBy::Method => matcher.methods.iter().cloned().map(IndexedValue::Method).collect(),
-        FindBy::Tiers(InTiers { plan, wanted }) => {
-            wanted.iter().map(|tier| IndexedValue::Tier(plan.place, *tier)).collect()
         }
     }
 }

@@ -101,6 +101,11 @@ impl InFlightNumbers {
         Self { all, used: RefCell::default() }
     }
 
+    /// Whether there is a limit of this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.all.contains_key(name)
+    }
+
     /// The limit of this name, which is used from now on.
     pub(super) fn used(&self, name: &At<String>, problems: &mut Problems<'_>) -> Option<Number> {
         self.used.borrow_mut().insert(name.value.clone());

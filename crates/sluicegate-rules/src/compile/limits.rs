@@ -14,15 +14,10 @@ use sluicegate_tower::limits::path::Purpose;
 use super::choice::{Choice, Conditional};
 use super::compiled::Compiled;
 use super::condition::Comparison;
-use super::in_flight::InFlightNumbers;
-use super::keys::Keys;
 use super::own::{KeyedPolicy, WithKeys};
-use super::policies::Policies;
-use super::reader::{NamedByRules, RuleReader};
+use super::reader::{NamedByRules, NamedSections, RuleReader};
 use super::rule::{Rule, status};
 use super::sections::Sections;
-use super::store::NamedStore;
-use super::tiers::AllTiers;
 use super::{is_unknown, option};
 use crate::at::At;
 use crate::error::Problems;
@@ -33,20 +28,14 @@ use crate::schema::{File, OneOrMany, PathsEntry};
 ///
 /// All problems are reported, not only the first: wrong parts are left out, and the caller asks afterwards whether there were any. Returns
 /// `None` only if a wrong part makes all checks impossible.
-pub(super) fn of(
-    file: &File,
-    policies: &Policies,
-    tiers: AllTiers,
-    (keys, store, in_flight): (&Keys, Option<NamedStore>, &InFlightNumbers),
-    problems: &mut Problems<'_>,
-) -> Option<Compiled> {
-    let mut reader = RuleReader::new(policies, &tiers, (keys, store.as_ref(), in_flight));
+pub(super) fn of(file: &File, named: NamedSections<'_>, problems: &mut Problems<'_>) -> Option<Compiled> {
+    let mut reader = RuleReader::new(named);
     let reading = file.paths.as_ref().map(|paths| reading(&paths.value, problems)).unwrap_or_default();
     let [denying, exempting, limiting] =
         [Purpose::Deny, Purpose::Exempt, Purpose::Limit].map(|purpose| Comparison::new(purpose, reading));
     let deny =
         file.deny.iter().map(|entry| reader.door(&entry.value.name, &entry.value.only_if, denying, problems));
-    let deny = Choice::new(deny.collect(), denying);
+    let deny = Choice::new(deny.collect(), denying, problems.hidden());
     let statuses = file.deny.iter().map(|entry| {
         let given = entry.value.status.as_ref().and_then(|text| status(text, problems));
         given.unwrap_or(StatusCode::FORBIDDEN)
@@ -56,7 +45,7 @@ pub(super) fn of(
         .exempt
         .iter()
         .map(|entry| reader.door(&entry.value.name, &entry.value.only_if, exempting, problems));
-    let exempt = Choice::new(exempt.collect(), exempting);
+    let exempt = Choice::new(exempt.collect(), exempting, problems.hidden());
     if file.rules().is_empty() && !file.is_by_name() {
         let text = "there are no rules, so nothing would be limited: add one under \"rules\", or write rules: [] if all policies are checked by name";
         problems.error(None, text);
@@ -84,19 +73,22 @@ pub(super) fn of(
         true => policy.with_refunds(),
         false => policy,
     });
-    let (opened, files) = (opened.collect(), keys.files());
+    let (opened, files) = (opened.collect(), named.keys.files());
     let replaces: Vec<Vec<usize>> = rules.iter().map(|rule| replaced(rule, &rules, problems)).collect();
     let conditions = rules.iter_mut().map(Rule::condition).zip(replaces);
     let conditions = conditions.map(|(condition, replaces)| Conditional { replaces, ..condition });
-    let choice = Choice::new(conditions.collect(), limiting);
+    let choice = Choice::new(conditions.collect(), limiting, problems.hidden());
     let unused: Vec<&KeyedPolicy> =
-        file.policies.0.iter().filter_map(|(name, _)| policies.unused(&name.value)).collect();
+        file.policies.0.iter().filter_map(|(name, _)| named.policies.unused(&name.value)).collect();
     let all: Vec<&KeyedPolicy> =
         rules.iter().flat_map(Rule::policies).chain(unused.iter().copied()).collect();
     let inherit = all.iter().map(|keyed| (keyed.policy.name().to_owned(), keyed.inherit)).collect();
     let with_keys = Arc::new(WithKeys::among(all.into_iter()));
     let unused = unused.into_iter().map(|keyed| keyed.policy.clone()).collect();
+    let (given_names, given_keys) = named.keys.given();
     Some(Compiled {
+        given_names,
+        given_keys,
         policies: opened,
         unused,
         inherit,
@@ -104,7 +96,7 @@ pub(super) fn of(
         single_keys: single_keys(file),
         files,
         headers,
-        store,
+        store: named.store.cloned(),
         sections: Sections::new(deny, exempt, choice),
         statuses,
         rules: rules.into(),
@@ -192,7 +184,7 @@ fn warn_of_meetings(rules: &[Rule], problems: &mut Problems<'_>) {
     for rule in rules {
         for name in rule.names() {
             // Of two bandwidth limits with one policy, a body uses the first.
-            let meets = |first: &&Rule| !are_apart(first, rule) && rule.bandwidth.is_none();
+            let meets = |first: &&Rule| !are_apart(first, rule) && rule.asks.bandwidth.is_none();
             let Some(first) = seen.insert(name, rule).filter(meets) else {
                 continue;
             };
@@ -228,7 +220,7 @@ fn check_units(rules: &[Rule], problems: &mut Problems<'_>) {
     for rule in rules {
         for name in rule.names() {
             let first = *seen.entry(name).or_insert(rule);
-            if first.bandwidth.is_some() != rule.bandwidth.is_some() {
+            if first.asks.bandwidth.is_some() != rule.asks.bandwidth.is_some() {
                 let text = format!(
                     "policy {name:?} is rule {:?}'s, too, and one of them counts requests and the other bytes: give each a policy of its own",
                     first.name

@@ -35,9 +35,11 @@ use sluicegate_core::ConfigError;
 pub(crate) use self::choice::Choice;
 pub(crate) use self::compiled::{Compiled, LimitsPart};
 use self::in_flight::InFlightNumbers;
+pub(crate) use self::keys::GivenKeys;
 use self::keys::Keys;
 pub(crate) use self::own::WithKeys;
 use self::policies::Policies;
+use self::reader::NamedSections;
 pub(crate) use self::rooms::FileRoom;
 pub(crate) use self::rule::Rule;
 pub(crate) use self::sections::Sections;
@@ -58,17 +60,24 @@ fn note(numbers: &mut Vec<usize>, number: usize) {
 }
 
 /// Compiles the contents of a file, without a store.
-pub(crate) fn compile(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Option<Compiled> {
+pub(crate) fn compile(
+    file: &File,
+    folder: Option<&Path>,
+    given_keys: &[String],
+    problems: &mut Problems<'_>,
+) -> Option<Compiled> {
     if file.version.value != "1" {
         let text = format!("version {:?} is not known: this program reads version 1", file.version.value);
         problems.error(file.version.place, text);
     }
     let store = file.store.as_ref().and_then(|store| NamedStore::of(store, problems));
-    let keys = Keys::of(file, folder, problems);
+    let keys = Keys::of(file, folder, given_keys, problems);
     let policies = Policies::of(&file.policies, &keys, problems);
     let tiers = tiers::all(file, &policies, &keys, problems);
     let in_flight = InFlightNumbers::of(file, store.as_ref(), problems);
-    let compiled = limits::of(file, &policies, tiers, (&keys, store, &in_flight), problems);
+    let (policies, tiers, keys, in_flight) = (&policies, &tiers, &keys, &in_flight);
+    let named = NamedSections { policies, tiers, keys, store: store.as_ref(), in_flight };
+    let compiled = limits::of(file, named, problems);
     in_flight.warn_of_unused(problems);
     if !file.is_by_name() {
         policies.warn_of_unused(problems);

@@ -16,6 +16,7 @@ use sluicegate_tower::limits::ChosenQuotas;
 use super::by::AttributeSource;
 use super::keys::{Keys, Namer};
 use super::policies::texts;
+use super::rule::Share;
 use super::{read, wrong};
 use crate::at::At;
 use crate::error::Problems;
@@ -65,8 +66,8 @@ pub(crate) struct KeyedPolicy {
     by: Arc<[AttributeSource]>,
     /// Gives the operators' name of a request's key, if the name matters.
     namer: Option<Namer>,
-    /// If this is a share: the whole policy, the number of parts of this share, and the number of parts of the whole.
-    part_of: Option<Arc<(Policy, u64, u64)>>,
+    /// The whole policy, if this is a share of it.
+    part_of: Option<Arc<(Policy, Share)>>,
     /// Whether its requests are kept for later when they exceed it.
     pub defers: bool,
     /// How its keys start where a reload changes its quotas.
@@ -159,10 +160,11 @@ impl KeyedPolicy {
     }
 
     /// Returns a policy with a part of each quota, in buckets of its own.
-    pub(super) fn share(&self, rule: &str, parts: u64, whole: u64) -> Result<Self, ConfigError> {
-        let policy = self.policy.share(format!("{}.{rule}", self.policy.name()), parts, whole)?;
-        let share =
-            Self { policy, part_of: Some(Arc::new((self.policy.clone(), parts, whole))), ..self.clone() };
+    pub(super) fn share(&self, share: &Share) -> Result<Self, ConfigError> {
+        let Share { rule, parts, whole } = share;
+        let policy = self.policy.share(format!("{}.{rule}", self.policy.name()), *parts, *whole)?;
+        let part_of = Some(Arc::new((self.policy.clone(), share.clone())));
+        let share = Self { policy, part_of, ..self.clone() };
         share.known().into_iter().try_for_each(|quotas| share.part(quotas).map(drop))?;
         Ok(share)
     }
@@ -217,7 +219,9 @@ impl KeyedPolicy {
 
     /// The part of a key's quotas that this share has.
     pub(super) fn part(&self, quotas: &Quotas) -> Result<Quotas, ConfigError> {
-        let Some((policy, parts, whole)) = self.part_of.as_deref() else { return Ok(quotas.clone()) };
+        let Some((policy, Share { parts, whole, .. })) = self.part_of.as_deref() else {
+            return Ok(quotas.clone());
+        };
         let share = policy.under(quotas)?.share(self.policy.name(), *parts, *whole)?;
         let quotas: Vec<Quota> = share.quotas().iter().map(|quota| quota.quota()).collect();
         Ok(quotas.into())

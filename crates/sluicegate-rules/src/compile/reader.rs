@@ -1,4 +1,7 @@
-//! One rule of a file: its condition, its keys, and the policies, tiers or rooms that it names.
+//! One rule of a file: its condition, its key, and the policies, tiers or rooms that it names.
+//!
+//! A rule is read word by word, and every mistake is reported: a wrong word counts as absent. Only without a key or a cost there is no rule,
+//! because nothing can be decided then.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -12,12 +15,12 @@ use sluicegate_tower::request_fields::RejectUnreadable;
 use super::choice::Conditional;
 use super::class::Classes;
 use super::condition::{Comparison, Matcher};
-use super::in_flight::{AtOnce, InFlightNumbers};
+use super::in_flight::{AtOnce, InFlightNumbers, Number};
 use super::keys::{JOINED, Keys};
 use super::own::KeyedPolicy;
 use super::policies::Policies;
-use super::rooms::FileRoom;
-use super::rule::{Budget, Rule, RuleCost, parts, statuses, units};
+use super::rooms::{FileRoom, FileRoomTerms};
+use super::rule::{Budget, Rule, RuleAsks, RuleCost, Share, share, statuses, units};
 use super::settle::settle;
 use super::store::NamedStore;
 use super::tiers::AllTiers;
@@ -25,15 +28,21 @@ use super::{option, refuse};
 use crate::at::{At, Position};
 use crate::error::Problems;
 use crate::read::{instead_of, short};
-use crate::schema::{Condition, Cost, OneOrMany, RuleEntry, written};
+use crate::schema::{Condition, Cost, RuleEntry, written};
+
+/// The sections of a file that rules name things of.
+#[derive(Clone, Copy)]
+pub(super) struct NamedSections<'a> {
+    pub policies: &'a Policies,
+    pub tiers: &'a AllTiers,
+    pub keys: &'a Keys,
+    pub store: Option<&'a NamedStore>,
+    pub in_flight: &'a InFlightNumbers,
+}
 
 /// Reads one rule after the other, and keeps the data that can be checked only after all rules are read.
 pub(super) struct RuleReader<'a> {
-    policies: &'a Policies,
-    tiers: &'a AllTiers,
-    keys: &'a Keys,
-    store: Option<&'a NamedStore>,
-    in_flight: &'a InFlightNumbers,
+    sections: NamedSections<'a>,
     opened: Vec<Policy>,
     /// The index of each opened policy, by name.
     places: HashMap<String, usize>,
@@ -54,22 +63,31 @@ pub(super) struct NamedByRules {
     pub unverified: Vec<Position>,
 }
 
+/// The limits of a rule.
+#[derive(Default)]
+struct RuleLimits<'a> {
+    names: Vec<At<String>>,
+    budgets: Vec<Budget>,
+    rooms: Vec<&'a FileRoomTerms>,
+    /// Whether one of them is spent from: all but waiting rooms are.
+    spends: bool,
+}
+
+/// The key of a rule, and its words.
+struct RuleKey {
+    /// `None` if a word is wrong, which is reported.
+    extractor: Option<Arc<dyn KeyExtractor>>,
+    words: Vec<At<String>>,
+}
+
 /// Words for keys that a client has only a few of.
 const BY_ADDRESS: [&str; 3] = ["client", "peer", "everybody"];
 
 impl<'a> RuleReader<'a> {
     /// Starts without rules; the names of policies, tiers, keys and numbers in flight are known.
-    pub(super) fn new(
-        policies: &'a Policies,
-        tiers: &'a AllTiers,
-        (keys, store, in_flight): (&'a Keys, Option<&'a NamedStore>, &'a InFlightNumbers),
-    ) -> Self {
+    pub(super) fn new(sections: NamedSections<'a>) -> Self {
         Self {
-            policies,
-            tiers,
-            keys,
-            store,
-            in_flight,
+            sections,
             opened: Vec::new(),
             places: HashMap::new(),
             rooms: Vec::new(),
@@ -111,11 +129,11 @@ impl<'a> RuleReader<'a> {
         }
         let fields = condition.value.body_fields().into_iter().map(|field| field.value.clone());
         self.body_fields.borrow_mut().extend(fields);
-        Matcher::of(&condition.value, (self.keys, self.tiers), comparison, problems)
+        let NamedSections { keys, tiers, .. } = self.sections;
+        Matcher::of(&condition.value, (keys, tiers), comparison, problems)
     }
 
-    /// A rule, with all of its mistakes reported. Returns `None` if its key or its cost cannot be understood, because nothing can be
-    /// decided without them; policies and rooms that it names still count as used.
+    /// A rule; `None` if its key or its cost cannot be understood. Policies and rooms that it names still count as used.
     pub(super) fn rule(
         &mut self,
         rule: &At<RuleEntry>,
@@ -123,145 +141,164 @@ impl<'a> RuleReader<'a> {
         problems: &mut Problems<'_>,
     ) -> Option<Rule> {
         let given = &rule.value;
-        let condition = given.only_if.as_ref().map(|condition| &condition.value);
         let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, comparison, problems));
-        let share = given.share.as_ref().and_then(|share| parts(share, problems));
-        let limits = given.limit.as_ref().map(At::all).unwrap_or_default();
-        let (mut budgets, mut named) = (Vec::new(), Vec::new());
-        for name in &limits {
-            match self.policies.room(&name.value) {
-                Some(room) => named.extend(room),
-                None => budgets.extend(self.budget(name, (&given.name.value, share), &given.key, problems)),
-            }
-        }
-        let spends = limits.iter().any(|name| self.policies.room(&name.value).is_none());
-        if limits.is_empty() && (given.limit.is_some() || given.in_flight.is_none()) {
-            let place = given.limit.as_ref().map_or(given.name.place, |limit| limit.place);
-            problems
-                .error(place, "a rule has at least one limit: name a policy or tiers, or an \"in_flight\"");
-        }
-        let words = given.key.all();
-        let key = self.keys.first_of(&words, problems);
-        if words.is_empty() {
-            problems.error(given.key.place, "a rule has a key, as client or everybody");
-        }
-        let resolved: Vec<_> = words.iter().flat_map(|word| self.keys.resolved(word)).collect();
-        if spends && resolved.iter().any(|word| Keys::is_unverified(&word.value)) {
-            self.unverified.push(given.key.place);
-        }
-        let mut of_body: Vec<_> = condition
-            .iter()
-            .flat_map(|condition| condition.body_fields())
-            .map(|field| &*field.value)
-            .collect();
-        of_body.extend(resolved.iter().flat_map(|word| Keys::body_fields(&word.value)));
-        let by_address =
-            |word: &str| BY_ADDRESS.contains(&word) || word.starts_with("client(") && !word.contains(JOINED);
-        let by_address = resolved.iter().all(|word| by_address(&word.value));
-        self.joins_client |= spends && only_if.is_none() && given.group.is_none() && by_address;
-        let cost = match &given.cost {
-            None => Some(RuleCost::Fixed(1)),
-            Some(cost) => units(cost, problems),
-        };
-        if let Some(Cost::Entry(said)) = given.cost.as_ref().map(|cost| &cost.value) {
-            of_body.extend(said.json.iter().map(|field| &*field.value));
-        }
-        let key = key.map(|key| if of_body.is_empty() { key } else { Arc::new(RejectUnreadable.or(key)) });
-        self.body_fields.get_mut().extend(of_body.into_iter().map(str::to_owned));
-        let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
-        let refund_if: Vec<_> = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
-        let settle = given.settle.as_ref().map(|entry| settle(entry, problems));
-        let bandwidth = option(given.bandwidth.as_ref(), problems);
-        check_words(given, (spends || limits.is_empty(), &budgets), problems);
-        let in_flight = given.in_flight.as_ref().and_then(|name| self.in_flight.used(name, problems));
-        let class = given.class.as_ref().map(|words| Classes::of(words, self.keys, problems));
-        if let Some(said) = given.class.as_ref()
-            && !in_flight.as_ref().is_some_and(|number| matches!(number.at_once, AtOnce::Adaptive(_)))
-            && in_flight.is_some() == given.in_flight.is_some()
-        {
-            let text = "\"class\" is for rules whose \"in_flight\" is adaptive".to_owned();
-            problems.error(said.place, text);
-        }
-        let on_missing_key = option(given.on_missing_key.as_ref(), problems);
-        let asks = {
-            // A share belongs to its rule alone.
-            let share = share.map(|_| &given.name.value);
-            let in_flight = given.in_flight.as_ref().map(|name| &name.value);
-            let class = given.class.as_ref().map(|words| texts(&words.all()));
-            format!(
-                "{:?}",
-                (
-                    (texts(&limits), texts(&words), share, &cost),
-                    (&refund_if, &settle, bandwidth, on_missing_key, in_flight, class),
-                )
-            )
-        };
-        let key = key?;
-        let rooms = named.into_iter().map(|room| {
-            let room = FileRoom::of(
-                room,
-                (&given.name.value, given.name.place),
-                (&texts(&words), Arc::clone(&key)),
-                on_missing_key,
-            );
-            self.room(room, given.key.place, problems)
-        });
-        let rooms = rooms.collect();
+        let limits = self.limits(given, problems);
+        let key = self.key(given, problems);
+        self.note_key(given, &limits, &key);
+        let asks = self.asks(given, &limits, &key, problems);
+        check_words(given, &limits, problems);
+        let in_flight = given.in_flight.as_ref();
+        let in_flight = in_flight.and_then(|name| self.sections.in_flight.used(name, problems));
+        let class = self.classes(given, in_flight.as_ref(), problems);
+        let RuleKey { extractor: Some(key), .. } = key else { return None };
+        let asks = asks?;
+        let rooms = limits.rooms.iter().map(|room| self.room(room, given, &asks, &key, problems)).collect();
         Some(Rule {
-            asks,
-            rooms,
             name: given.name.value.clone(),
             place: given.name.place,
             group: given.group.as_ref().map(|group| group.value.clone()),
             only_if: only_if.unwrap_or_default(),
-            budgets,
+            budgets: limits.budgets,
+            rooms,
             key,
             in_flight,
             class: class.map(Arc::new),
-            on_missing_key,
+            asks: Arc::new(asks),
+            replaces: given.replaces.as_ref().map(At::all).unwrap_or_default(),
+            is_about_descriptors: is_about_descriptors(given),
+        })
+    }
+
+    /// The policies, tiers and rooms that a rule names.
+    fn limits(&mut self, given: &RuleEntry, problems: &mut Problems<'_>) -> RuleLimits<'a> {
+        let names = given.limit.as_ref().map(At::all).unwrap_or_default();
+        if names.is_empty() && (given.limit.is_some() || given.in_flight.is_none()) {
+            let place = given.limit.as_ref().map_or(given.name.place, |limit| limit.place);
+            problems
+                .error(place, "a rule has at least one limit: name a policy or tiers, or an \"in_flight\"");
+        }
+        let share = given.share.as_ref().and_then(|text| share(&given.name.value, text, problems));
+        let mut limits = RuleLimits::default();
+        for name in &names {
+            if let Some(room) = self.sections.policies.room(&name.value) {
+                limits.rooms.extend(room);
+            } else {
+                limits.spends = true;
+                limits.budgets.extend(self.budget(name, share.as_ref(), given, problems));
+            }
+        }
+        RuleLimits { names, ..limits }
+    }
+
+    /// The key of a rule. A request whose body cannot be read has none if the rule needs a field of the body.
+    fn key(&self, given: &RuleEntry, problems: &mut Problems<'_>) -> RuleKey {
+        let given_words = given.key.all();
+        if given_words.is_empty() {
+            problems.error(given.key.place, "a rule has a key, as client or everybody");
+        }
+        let extractor = self.sections.keys.first_of(&given_words, problems);
+        let words: Vec<_> = given_words.iter().flat_map(|word| self.sections.keys.resolved(word)).collect();
+        let mut fields: Vec<String> =
+            words.iter().flat_map(|word| Keys::body_fields(&word.value)).map(str::to_owned).collect();
+        if let Some(Cost::Entry(said)) = given.cost.as_ref().map(|cost| &cost.value) {
+            fields.extend(said.json.iter().map(|field| field.value.clone()));
+        }
+        let condition = given.only_if.as_ref();
+        let reads_body = !fields.is_empty()
+            || condition.is_some_and(|condition| !condition.value.body_fields().is_empty());
+        self.body_fields.borrow_mut().extend(fields);
+        let extractor = extractor.map(|key| match reads_body {
+            true => Arc::new(RejectUnreadable.or(key)),
+            false => key,
+        });
+        RuleKey { extractor, words }
+    }
+
+    /// Notes a key that clients choose freely, and whether a rule for all requests has another one.
+    fn note_key(&mut self, given: &RuleEntry, limits: &RuleLimits<'_>, key: &RuleKey) {
+        let is_by_address =
+            |word: &str| BY_ADDRESS.contains(&word) || word.starts_with("client(") && !word.contains(JOINED);
+        if limits.spends && key.words.iter().any(|word| Keys::is_unverified(&word.value)) {
+            self.unverified.push(given.key.place);
+        }
+        self.joins_client |= limits.spends
+            && given.only_if.is_none()
+            && given.group.is_none()
+            && key.words.iter().all(|word| is_by_address(&word.value));
+    }
+
+    /// The settings of a rule; `None` if its cost cannot be understood.
+    fn asks(
+        &self,
+        given: &RuleEntry,
+        limits: &RuleLimits<'_>,
+        key: &RuleKey,
+        problems: &mut Problems<'_>,
+    ) -> Option<RuleAsks> {
+        let cost = match &given.cost {
+            None => Some(RuleCost::Fixed(1)),
+            Some(cost) => units(cost, problems),
+        };
+        let refund_if = given.refund_if.as_ref().map(At::all).unwrap_or_default();
+        let refund_if = refund_if.iter().filter_map(|word| statuses(word, problems)).collect();
+        let settle = given.settle.as_ref().and_then(|entry| settle(entry, problems));
+        let bandwidth = option(given.bandwidth.as_ref(), problems);
+        let on_missing_key = option(given.on_missing_key.as_ref(), problems);
+        Some(RuleAsks {
+            limits: texts(&limits.names),
+            keys: texts(&key.words),
+            shared_by: given.share.as_ref().map(|_| given.name.value.clone()),
             cost: cost?,
             refund_if,
+            settle,
             bandwidth,
-            settle: settle.flatten(),
-            replaces: given.replaces.as_ref().map(At::all).unwrap_or_default(),
-            is_about_descriptors: condition.is_some_and(Condition::is_about_descriptors),
+            on_missing_key,
+            in_flight: given.in_flight.as_ref().map(|name| name.value.clone()),
+            classes: given.class.as_ref().map(|words| texts(&words.all())).unwrap_or_default(),
         })
+    }
+
+    /// The importance of the requests of a rule.
+    fn classes(
+        &self,
+        given: &RuleEntry,
+        in_flight: Option<&Number>,
+        problems: &mut Problems<'_>,
+    ) -> Option<Classes> {
+        let words = given.class.as_ref()?;
+        let is_adaptive = in_flight.is_some_and(|number| matches!(number.at_once, AtOnce::Adaptive(_)));
+        // An unknown name is already reported.
+        if !is_adaptive && in_flight.is_some() == given.in_flight.is_some() {
+            problems.error(words.place, "\"class\" is for rules whose \"in_flight\" is adaptive");
+        }
+        Some(Classes::of(words, self.sections.keys, problems))
     }
 
     /// The policy or the tiers of this name, or the rule's own share of them. Returns `None` if the name is unknown, which is reported.
     fn budget(
         &mut self,
         name: &At<String>,
-        (rule, share): (&str, Option<(u64, u64)>),
-        key: &At<OneOrMany>,
+        share: Option<&Share>,
+        given: &RuleEntry,
         problems: &mut Problems<'_>,
     ) -> Option<Budget> {
-        if self.policies.has(&name.value) {
-            let policy = self.policies.used(&name.value)?;
-            let policy = match share {
-                None => Ok(policy.clone()),
-                Some((parts, whole)) => policy.share(rule, parts, whole),
-            };
+        let NamedSections { policies, tiers, keys, .. } = self.sections;
+        let namer = || keys.namer(&given.key.all());
+        if policies.has(&name.value) {
+            let policy = policies.used(&name.value)?;
+            let policy = share.map_or_else(|| Ok(policy.clone()), |share| policy.share(share));
             let policy = policy.map_err(|error| problems.error(name.place, error.problem())).ok()?;
-            let policy = policy.named_by(|| self.keys.namer(&key.all()));
+            let policy = policy.named_by(namer);
             self.open(&policy, name.place, problems);
             return Some(Budget::Policy(Box::new(policy)));
         }
-        let Some(tiers) = self.tiers.get(&name.value) else {
-            let tiers = self.tiers.keys().map(|name| &**name);
-            let mut names: Vec<_> = self.policies.names().chain(tiers).collect();
-            names.sort_unstable();
-            let instead = instead_of(&name.value, &names);
-            let text = format!("there is no policy and there are no tiers {:?}{instead}", short(&name.value));
-            problems.error(name.place, text);
+        let Some(tiers) = tiers.get(&name.value) else {
+            self.refuse_unknown(name, problems);
             return None;
         };
         let tiers = tiers.as_ref()?;
-        let tiers = match share {
-            None => Ok(tiers.clone()),
-            Some((parts, whole)) => tiers.share(rule, parts, whole),
-        };
-        let tiers = tiers.and_then(|tiers| tiers.named_by(|| self.keys.namer(&key.all())));
+        let tiers = share.map_or_else(|| Ok(tiers.clone()), |share| tiers.share(share));
+        let tiers = tiers.and_then(|tiers| tiers.named_by(namer));
         let tiers = tiers.map_err(|error| problems.error(name.place, error.problem())).ok()?;
         for policy in tiers.policies() {
             self.open(policy, name.place, problems);
@@ -269,22 +306,47 @@ impl<'a> RuleReader<'a> {
         Some(Budget::Tiers(Box::new(tiers)))
     }
 
+    /// Reports a name of no policy and no tiers.
+    fn refuse_unknown(&self, name: &At<String>, problems: &mut Problems<'_>) {
+        let NamedSections { policies, tiers, in_flight, .. } = self.sections;
+        let shown = short(&name.value);
+        let text = if in_flight.has(&name.value) {
+            format!(
+                "{shown:?} is a number of requests at once: write in_flight: {shown} beside \"limit\", or in its place"
+            )
+        } else {
+            let mut names: Vec<_> = policies.names().chain(tiers.keys().map(|name| &**name)).collect();
+            names.sort_unstable();
+            let instead = instead_of(&name.value, &names);
+            format!("there is no policy and there are no tiers {shown:?}{instead}")
+        };
+        problems.error(name.place, text);
+    }
+
     /// The index of a room. All rules that share it must describe it equally.
-    fn room(&mut self, room: FileRoom, key: Position, problems: &mut Problems<'_>) -> usize {
+    fn room(
+        &mut self,
+        terms: &FileRoomTerms,
+        given: &RuleEntry,
+        asks: &RuleAsks,
+        key: &Arc<dyn KeyExtractor>,
+        problems: &mut Problems<'_>,
+    ) -> usize {
+        let room = FileRoom::of(terms, &given.name, asks, key);
         let known = self.rooms.iter().position(|known| known.terms.name == room.terms.name);
-        if let Some(other) =
-            known.map(|place| &self.rooms[place]).filter(|other| other.options != room.options)
-        {
+        let known = known.unwrap_or_else(|| {
+            self.rooms.push(room.clone());
+            self.rooms.len() - 1
+        });
+        let other = &self.rooms[known];
+        if other.options != room.options {
             let text = format!(
                 "rule {:?} counts the places of a client in this waiting room by another key: say the same, or leave \"places_per_client\" out",
                 other.rule
             );
-            problems.error(key, text);
+            problems.error(given.key.place, text);
         }
-        known.unwrap_or_else(|| {
-            self.rooms.push(room);
-            self.rooms.len() - 1
-        })
+        known
     }
 
     /// Opens a policy once, however many rules name it. Two of one name must be equal, except that one may take quotas of keys.
@@ -292,7 +354,7 @@ impl<'a> RuleReader<'a> {
         let policy = keyed.policy.clone();
         match self.places.get(policy.name()).and_then(|place| self.opened.get_mut(*place)) {
             None => {
-                let cannot = |policy: Policy| self.store?.can_keep(&policy).err();
+                let cannot = |policy: Policy| self.sections.store?.can_keep(&policy).err();
                 let each = iter::once(policy.clone()).chain(keyed.of_keys_with_own());
                 if let Some(error) = each.filter_map(cannot).next() {
                     let text = format!("{error}; a resolution is written algorithm: sliding-log-in-20");
@@ -318,9 +380,8 @@ impl<'a> RuleReader<'a> {
 }
 
 /// Reports words that have no meaning beside other words of the rule.
-fn check_words(given: &RuleEntry, (spends, budgets): (bool, &[Budget]), problems: &mut Problems<'_>) {
-    let condition = given.only_if.as_ref().map(|condition| &condition.value);
-    let is_about_descriptors = condition.is_some_and(Condition::is_about_descriptors);
+fn check_words(given: &RuleEntry, limits: &RuleLimits<'_>, problems: &mut Problems<'_>) {
+    let is_about_descriptors = is_about_descriptors(given);
     if is_about_descriptors {
         let said = given.cost.as_ref().filter(|cost| matches!(cost.value, Cost::Entry(_)));
         let [in_flight, refund_if, settle, bandwidth] = written!(given; in_flight refund_if settle bandwidth);
@@ -348,12 +409,12 @@ fn check_words(given: &RuleEntry, (spends, budgets): (bool, &[Budget]), problems
             format!("{word:?} says nothing here: this rule has no limit that is spent from")
         });
     }
-    if !spends {
+    if !limits.spends && !limits.names.is_empty() {
         refuse(written!(given; share cost refund_if settle bandwidth), problems, |word| {
             format!("{word:?} says nothing here: this rule has a waiting room, which spends nothing")
         });
     }
-    if budgets.iter().any(Budget::defers) {
+    if limits.budgets.iter().any(Budget::defers) {
         refuse(written!(given; refund_if settle bandwidth), problems, |word| {
             format!(
                 "{word:?} says nothing of requests that are kept for later: write a rule of its own, with a policy that does not defer"
@@ -365,6 +426,11 @@ fn check_words(given: &RuleEntry, (spends, budgets): (bool, &[Budget]), problems
             problems.error(given.limit.as_ref().map_or(given.name.place, |limit| limit.place), text);
         }
     }
+}
+
+/// Whether a rule is about descriptors, and about no request.
+fn is_about_descriptors(given: &RuleEntry) -> bool {
+    given.only_if.as_ref().is_some_and(|condition| condition.value.is_about_descriptors())
 }
 
 /// The values of a list, without their places.

@@ -5,14 +5,17 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sluicegate_core::policy::TimeSpan;
 use sluicegate_core::{Policy, Quota};
+use sluicegate_tower::KeyExtractor;
+use sluicegate_tower::key::OnMissingKey;
 use sluicegate_tower::room::{Door, RoomTerms};
 
 use super::compiled::Compiled;
 use super::moment::moment;
+use super::rule::RuleAsks;
 use super::sections::Sections;
 use super::{is_unknown, number, read, refuse};
 use crate::at::{At, Position};
@@ -25,11 +28,22 @@ use crate::schema::{PolicyEntry, RoomEntry};
 pub(crate) struct FileRoom {
     /// The terms of the room, for the lines' implementation.
     pub terms: RoomTerms,
-    /// All terms but the rate, written out.
-    pub options: String,
+    /// All terms but the rate.
+    pub options: RoomOptions,
     /// The first rule that names it, with its place.
     pub rule: String,
     pub place: Position,
+}
+
+/// All terms of a room but its rate. Rules that share a room have equal ones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RoomOptions {
+    opens_at: Option<SystemTime>,
+    most_active: Option<u64>,
+    pass_lasts: Option<Duration>,
+    longest_line: Option<u64>,
+    /// The most places of a client, the words of its key, and the treatment of clients without one.
+    places: Option<(u64, Vec<String>, Option<OnMissingKey>)>,
 }
 
 /// The terms of a room, without the key that identifies its clients.
@@ -92,17 +106,17 @@ impl FileRoom {
     /// The room that a rule names, with the key of that rule.
     pub(super) fn of(
         given: &FileRoomTerms,
-        (rule, place): (&str, Position),
-        key: (&[String], Arc<dyn sluicegate_tower::KeyExtractor>),
-        on_missing_key: Option<sluicegate_tower::key::OnMissingKey>,
+        rule: &At<String>,
+        asks: &RuleAsks,
+        key: &Arc<dyn KeyExtractor>,
     ) -> Self {
-        let (words, key) = key;
         let FileRoomTerms { mut terms, places_per_client } = given.clone();
-        let RoomTerms { opens_at, most_active, pass_lasts, longest_line, .. } = &terms;
-        let counted = places_per_client.map(|places| (places, words, on_missing_key));
-        let options = format!("{:?}", (opens_at, most_active, pass_lasts, longest_line, counted));
-        terms.places_per_client = places_per_client.map(|places| (places, key, on_missing_key));
-        Self { terms, options, rule: rule.to_owned(), place }
+        let RoomTerms { opens_at, most_active, pass_lasts, longest_line, .. } = terms;
+        let places = places_per_client.map(|places| (places, asks.keys.clone(), asks.on_missing_key));
+        let options = RoomOptions { opens_at, most_active, pass_lasts, longest_line, places };
+        terms.places_per_client =
+            places_per_client.map(|places| (places, Arc::clone(key), asks.on_missing_key));
+        Self { terms, options, rule: rule.value.clone(), place: rule.place }
     }
 }
 

@@ -39,19 +39,40 @@ pub(crate) struct Rule {
     pub(super) in_flight: Option<Number>,
     /// The importance of its requests, if the file sets it.
     pub(super) class: Option<Arc<Classes>>,
-    pub(super) on_missing_key: Option<OnMissingKey>,
-    pub(super) cost: RuleCost,
-    pub(super) refund_if: Vec<Statuses>,
-    /// The bodies with bytes that it counts, if it does not count requests.
-    pub(super) bandwidth: Option<Direction>,
-    /// The places in responses that give the true cost of a request.
-    pub(super) settle: Option<Settle>,
-    /// Its limit and key, written out.
-    pub(super) asks: String,
+    /// Its settings.
+    pub(super) asks: Arc<RuleAsks>,
     /// The names of the rules that it replaces.
     pub(super) replaces: Vec<At<String>>,
     /// Whether it is about descriptors, whose hits its cost is multiplied by.
     pub(super) is_about_descriptors: bool,
+}
+
+/// The settings of a rule, by which it asks. Rules of one group with equal settings ask a request only once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RuleAsks {
+    pub limits: Vec<String>,
+    /// The words of its key.
+    pub keys: Vec<String>,
+    /// The rule itself, if it has a share, which belongs to it alone.
+    pub shared_by: Option<String>,
+    pub cost: RuleCost,
+    pub refund_if: Vec<Statuses>,
+    /// The places in responses that give the true cost of a request.
+    pub settle: Option<Settle>,
+    /// The bodies with bytes that it counts, if it does not count requests.
+    pub bandwidth: Option<Direction>,
+    pub on_missing_key: Option<OnMissingKey>,
+    pub in_flight: Option<String>,
+    pub classes: Vec<String>,
+}
+
+/// The part of its limits that a rule has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    /// The name of the rule.
+    pub rule: String,
+    pub parts: u64,
+    pub whole: u64,
 }
 
 /// The limiter or tiers that a rule spends from.
@@ -70,7 +91,7 @@ impl Budget {
 }
 
 /// The cost of a request, in units of its policy.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum RuleCost {
     /// A fixed cost for each request. A cost of 0 is refused, because such a rule would limit nothing.
     Fixed(u64),
@@ -80,7 +101,7 @@ pub(super) enum RuleCost {
 }
 
 /// Statuses of a response: one status, or a whole class.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Statuses {
     One(StatusCode),
     Class(u16),
@@ -115,7 +136,7 @@ impl Rule {
         for keyed in self.policies() {
             let name = keyed.policy.name();
             for policy in keyed.of_keys_with_own() {
-                let least = self.cost.least();
+                let least = self.asks.cost.least();
                 if let Some(above) = above(&policy, least) {
                     let text = format!(
                         "cost {least} is {above}, which a key has in policy {name:?}: none of its requests would ever pass"
@@ -123,7 +144,7 @@ impl Rule {
                     problems.error(self.place, text);
                 }
             }
-            let RuleCost::Said { field, most, .. } = &self.cost else { continue };
+            let RuleCost::Said { field, most, .. } = &self.asks.cost else { continue };
             for policy in std::iter::once(keyed.policy.clone()).chain(keyed.of_keys_with_own()) {
                 if let Some(above) = above(&policy, *most) {
                     let text = format!(
@@ -142,7 +163,7 @@ impl Rule {
             name: self.name.clone(),
             group: self.group.clone(),
             only_if,
-            asks: mem::take(&mut self.asks),
+            asks: Some(Arc::clone(&self.asks)),
             policies: self.names().map(str::to_owned).collect(),
             ..Conditional::default()
         }
@@ -154,10 +175,11 @@ impl Rule {
     /// When the cost can never fit into the policy, so that none of its requests would pass.
     pub(super) fn finish(&self, limit: Limit) -> Result<Limit, ConfigError> {
         let mut limit = limit.key(Arc::clone(&self.key)).named(&*self.name);
-        if let Some(action) = self.on_missing_key {
-            limit = limit.on_missing_key(action);
+        let RuleAsks { cost, refund_if, settle, bandwidth, on_missing_key, .. } = &*self.asks;
+        if let Some(action) = on_missing_key {
+            limit = limit.on_missing_key(*action);
         }
-        limit = match self.cost.clone() {
+        limit = match cost.clone() {
             RuleCost::Fixed(cost) if self.is_about_descriptors => limit.cost(cost)?.cost_fn(move |request| {
                 let hits = RequestDescriptor::of(request).map_or(1, RequestDescriptor::hits);
                 cost.saturating_mul(hits)
@@ -168,14 +190,14 @@ impl Rule {
                 limit.cost(least)?.cost(missing)?.reserve(reserve)
             }
         };
-        if let Some(direction) = self.bandwidth {
-            limit = limit.bandwidth(direction);
+        if let Some(direction) = bandwidth {
+            limit = limit.bandwidth(*direction);
         }
-        if !self.refund_if.is_empty() {
-            let statuses = self.refund_if.clone();
+        if !refund_if.is_empty() {
+            let statuses = refund_if.clone();
             limit = limit.refund_if(move |head| statuses.iter().any(|known| known.has(head.status)));
         }
-        if let Some(settle) = &self.settle {
+        if let Some(settle) = settle {
             limit = limit.settle(settle.clone());
         }
         Ok(limit)
@@ -183,7 +205,7 @@ impl Rule {
 
     /// Whether a response may change what its request has spent.
     pub(super) fn changes_later(&self) -> bool {
-        !self.refund_if.is_empty() || self.settle.is_some()
+        !self.asks.refund_if.is_empty() || self.asks.settle.is_some()
     }
 }
 
@@ -247,15 +269,17 @@ pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Rule
     }
 }
 
-/// A share, such as 1/10.
-pub(super) fn parts(share: &At<String>, problems: &mut Problems<'_>) -> Option<(u64, u64)> {
+/// The share of a rule, such as 1/10.
+pub(super) fn share(rule: &str, text: &At<String>, problems: &mut Problems<'_>) -> Option<Share> {
     let numbers =
-        share.value.split_once('/').map(|(parts, whole)| (parts.trim().parse(), whole.trim().parse()));
+        text.value.split_once('/').map(|(parts, whole)| (parts.trim().parse(), whole.trim().parse()));
     match numbers {
-        Some((Ok(parts), Ok(whole))) if parts > 0 && parts <= whole => Some((parts, whole)),
+        Some((Ok(parts), Ok(whole))) if parts > 0 && parts <= whole => {
+            Some(Share { rule: rule.to_owned(), parts, whole })
+        }
         _ => {
-            let text = format!("{:?} is not a share: write a part of a whole, as 1/10", short(&share.value));
-            problems.error(share.place, text);
+            let shown = short(&text.value);
+            problems.error(text.place, format!("{shown:?} is not a share: write a part of a whole, as 1/10"));
             None
         }
     }

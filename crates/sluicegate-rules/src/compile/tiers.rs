@@ -17,6 +17,7 @@ use super::keys::{Keys, Namer};
 use super::own::{KeyQuotas, KeyedPolicy, UNLIMITED, quotas_under};
 use super::plan::TierPlan;
 use super::policies::Policies;
+use super::rule::Share;
 use crate::at::At;
 use crate::error::Problems;
 use crate::read::{instead_of, short};
@@ -213,8 +214,8 @@ impl Tier {
 
 impl TierSet {
     /// Returns tiers with a part of each quota, under names of their own.
-    pub(super) fn share(&self, rule: &str, parts: u64, whole: u64) -> Result<Self, ConfigError> {
-        self.with_policies(|policy| policy.share(rule, parts, whole))
+    pub(super) fn share(&self, share: &Share) -> Result<Self, ConfigError> {
+        self.with_policies(|policy| policy.share(share))
     }
 
     /// Returns tiers for a rule with these names of keys.

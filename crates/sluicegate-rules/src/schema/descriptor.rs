@@ -7,13 +7,13 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::{Named, OneOrMany};
+use super::{Named, TextWanted};
 use crate::at::At;
 
 /// Entries with their values: as names, in any order, or as a list, in this order.
 #[derive(Debug)]
 pub(crate) struct DescriptorEntries {
-    pub entries: Vec<(At<String>, At<OneOrMany>)>,
+    pub entries: Vec<(At<String>, At<TextWanted>)>,
     pub is_in_order: bool,
 }
 
@@ -56,7 +56,7 @@ impl JsonSchema for DescriptorEntries {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let entries = generator.subschema_for::<Named<OneOrMany>>();
+        let entries = generator.subschema_for::<Named<TextWanted>>();
         json_schema!({ "anyOf": [entries, { "type": "array", "items": entries, "minItems": 1 }] })
     }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::DescriptorEntries;
 use super::sections::{ApiKeysEntry, AtOnceEntry, Clients, Jwt, PathsEntry, RoomEntry, StoreEntry};
-use super::shapes::{Cost, FieldValues, Named, OneOrMany, PricesEntry, said, written};
+use super::shapes::{Cost, FieldValues, Named, OneOrMany, PricesEntry, TextWanted, said, written};
 use super::words;
 use crate::at::{At, Position};
 
@@ -319,17 +319,18 @@ pub(crate) struct SettleEntry {
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "condition")]
 pub(crate) struct Condition {
-    /// A path as axum writes it, `/users/{id}`, `/assets/*` for everything below, `/api*`, `*.js`, or a list of which one matches.
+    /// A path as axum writes it, `/users/{id}`, `/assets/*` for everything below, `/api*`, `*.js`, `{ regex: .. }`, or a list of which one
+    /// matches.
     #[serde(default, deserialize_with = "said")]
-    pub path: Option<At<OneOrMany>>,
+    pub path: Option<At<TextWanted>>,
     /// A method, or a list.
     #[serde(default, deserialize_with = "said")]
     pub method: Option<At<OneOrMany>>,
-    /// The host that the request names, without its port, `*.example.org` for all below a domain, or a list.
+    /// The host that the request names, without its port, `*.example.org` for all below a domain, `{ regex: .. }`, or a list.
     #[serde(default, deserialize_with = "said")]
-    pub host: Option<At<OneOrMany>>,
-    /// Header fields and the values that they must have: a text in which `*` stands for any text, a list of which one matches, or
-    /// `{ present: false }`.
+    pub host: Option<At<TextWanted>>,
+    /// Header fields and the values that they must have: a text in which `*` stands for any text, `{ regex: .. }`, a list of which one
+    /// matches, or `{ present: false }`.
     #[serde(default, deserialize_with = "said")]
     pub header: Option<At<FieldValues>>,
     /// Parameters of the query and the values that they must have, as for `header`.
@@ -350,7 +351,7 @@ pub(crate) struct Condition {
     /// descriptors, and about no request.
     #[serde(default, deserialize_with = "said")]
     pub domain: Option<At<OneOrMany>>,
-    /// The entries that a descriptor must have, no more and no fewer, each with a value, a list of values, `prefix*` or `"*"`: as names in
+    /// The entries that a descriptor must have, no more and no fewer, each with a value, a list of values, `prefix*`, `"*"` or `{ regex: .. }`: as names in
     /// any order, or as a list in the order of the proxy. The entry `"*": "*"` stands for any further ones.
     #[serde(default, deserialize_with = "said")]
     pub descriptor: Option<At<DescriptorEntries>>,
@@ -363,7 +364,8 @@ impl Condition {
     /// Whether it would hold for every request.
     pub(crate) fn is_empty(&self) -> bool {
         let Self { path, method, host, header, query, body, client, tier, domain, descriptor, not } = self;
-        [path, method, host, client, domain].iter().all(|list| list.is_none())
+        [path, host].iter().all(|texts| texts.is_none())
+            && [method, client, domain].iter().all(|list| list.is_none())
             && [header, query, body].iter().all(|fields| fields.is_none())
             && tier.is_none()
             && descriptor.is_none()

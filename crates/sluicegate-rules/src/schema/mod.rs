@@ -17,7 +17,7 @@ pub(crate) use self::sections::{
     ApiKeysEntry, AtOnceEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry,
 };
 pub(crate) use self::shapes::{
-    Cost, FieldValues, FieldWanted, KeyEntry, KeyLine, Named, OneOrMany, OptionalWord, PricesEntry, SaidCost,
+    Cost, FieldValues, KeyEntry, KeyLine, Named, OneOrMany, OptionalWord, PricesEntry, SaidCost, TextWanted,
     written,
 };
 

@@ -166,48 +166,72 @@ impl JsonSchema for OneOrMany {
 }
 
 /// Header fields, parameters, or fields of a body, and the values that they must have.
-pub(crate) type FieldValues = Named<At<FieldWanted>>;
+pub(crate) type FieldValues = Named<At<TextWanted>>;
 
-/// The texts of which a field must have one, or whether it must be there.
-#[derive(Debug)]
-pub(crate) enum FieldWanted {
-    Texts(OneOrMany),
-    Presence { present: bool },
+/// The texts of a part of a request: of a field, a path, a host, or an entry of a descriptor.
+#[derive(Clone, Debug)]
+pub(crate) enum TextWanted {
+    /// A text, in which `*` may stand for any text.
+    Text(String),
+    /// A regular expression.
+    Regex(String),
+    /// Whether there must be a text, whichever.
+    Presence(bool),
+    /// One of these.
+    Several(Vec<At<Self>>),
 }
 
-/// Whether a field must be there, with any value.
+/// A text that is described by its form.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "presence")]
-struct Presence {
+#[schemars(rename = "text_form")]
+struct TextForm {
+    /// A regular expression of the crate `regex` that the whole text matches.
+    #[serde(default, deserialize_with = "said")]
+    regex: Option<String>,
     /// `false` where the field must not be there.
-    present: bool,
+    #[serde(default, deserialize_with = "said")]
+    present: Option<bool>,
 }
 
-impl<'de> Deserialize<'de> for FieldWanted {
+impl At<TextWanted> {
+    /// All texts; a single one has the place of the value.
+    pub(crate) fn each(&self) -> Vec<Self> {
+        match &self.value {
+            TextWanted::Several(several) => several.iter().flat_map(Self::each).collect(),
+            _ => vec![self.clone()],
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for TextWanted {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Wanted;
 
         impl<'de> Visitor<'de> for Wanted {
-            type Value = FieldWanted;
+            type Value = TextWanted;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text, a list of texts, or { present: true }")
+                f.write_str("a text, a list of texts, { regex: .. }, or { present: true }")
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<FieldWanted, E> {
-                Ok(FieldWanted::Texts(OneOrMany::One(text.to_owned())))
+            fn visit_str<E: Error>(self, text: &str) -> Result<TextWanted, E> {
+                Ok(TextWanted::Text(text.to_owned()))
             }
 
-            as_texts! { FieldWanted; visit_u64: u64, visit_i64: i64, visit_f64: f64, visit_bool: bool }
+            as_texts! { TextWanted; visit_u64: u64, visit_i64: i64, visit_f64: f64, visit_bool: bool }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<FieldWanted, A::Error> {
-                OneOrMany::deserialize(SeqAccessDeserializer::new(list)).map(FieldWanted::Texts)
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<TextWanted, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(TextWanted::Several)
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FieldWanted, A::Error> {
-                let Presence { present } = Presence::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(FieldWanted::Presence { present })
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<TextWanted, A::Error> {
+                let TextForm { regex, present } = TextForm::deserialize(MapAccessDeserializer::new(map))?;
+                match (regex, present) {
+                    (Some(regex), None) => Ok(TextWanted::Regex(regex)),
+                    (None, Some(is_present)) => Ok(TextWanted::Presence(is_present)),
+                    _ => Err(A::Error::custom("write either regex or present here")),
+                }
             }
         }
 
@@ -215,18 +239,19 @@ impl<'de> Deserialize<'de> for FieldWanted {
     }
 }
 
-impl JsonSchema for FieldWanted {
+impl JsonSchema for TextWanted {
     fn inline_schema() -> bool {
         true
     }
 
     fn schema_name() -> Cow<'static, str> {
-        "field_wanted".into()
+        "text_wanted".into()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let (texts, presence) = (OneOrMany::json_schema(generator), generator.subschema_for::<Presence>());
-        json_schema!({ "anyOf": [texts, presence] })
+        let text = json_schema!({ "type": ["string", "number", "boolean"] });
+        let one = json_schema!({ "anyOf": [text, generator.subschema_for::<TextForm>()] });
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
     }
 }
 

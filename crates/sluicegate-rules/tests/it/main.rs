@@ -16,6 +16,7 @@ mod mixed;
 mod news;
 mod own;
 mod paths;
+mod patterns;
 mod reload;
 mod schema;
 mod sections;

@@ -12,7 +12,7 @@ use crate::support::parse;
 /// A policy, and steps of the seconds that pass, the requests that then come at once, and those that pass.
 type Migrated = (&'static str, &'static [(u64, usize, usize)]);
 
-const POLICIES: [Migrated; 8] = [
+const POLICIES: [Migrated; 10] = [
     ("{ algorithm: leaky-bucket, quota: 10/s burst 21 }", &[(0, 30, 21), (1, 30, 10), (60, 30, 21)]),
     ("{ algorithm: fixed-window, quota: 5/min }", &[(50, 9, 5), (10, 9, 5), (59, 9, 0), (1, 9, 5)]),
     ("{ algorithm: fixed-window-from-first-hit, quota: 2/min }", &[(50, 3, 2), (59, 3, 0), (1, 3, 2)]),
@@ -21,7 +21,35 @@ const POLICIES: [Migrated; 8] = [
     ("{ algorithm: token-bucket-interval, quota: 3/h }", &[(0, 9, 3), (3_599, 9, 0), (1, 9, 3)]),
     ("{ algorithm: fixed-window, quota: 3/min }", &[(59, 9, 3), (1, 9, 3)]),
     ("{ algorithm: token-bucket, quota: 1/s burst 3 }", &[(0, 9, 3), (1, 9, 1), (60, 9, 3)]),
+    ("{ algorithm: token-bucket, quota: 5/10s }", &[(0, 9, 5), (1, 9, 0), (1, 9, 1), (8, 9, 4)]),
+    ("{ algorithm: token-bucket-interval, quota: 5/10s }", &[(0, 9, 5), (9, 9, 0), (1, 9, 5)]),
 ];
+
+/// What HAProxy's `http_req_rate` does, by its counter: of two periods, the second as far as it has gone, and what is refused counts.
+#[tokio::test]
+async fn no_policy_refuses_a_client_that_goes_on_for_as_long_as_haproxy_does() {
+    let text = "version: 1
+policies: { p: { algorithm: sliding-counter, quota: 100/10s, count_rejected: true } }
+rules: [{ name: r, limit: p, key: everybody }]
+";
+    let clock = ManualClock::new();
+    let store = MemoryStore::builder().clock(clock.clone()).build().expect("the settings are possible");
+    let limits = Rules::new(&store, parse(text)).expect("memory keeps all").limits();
+    let (mut before, mut now, mut theirs, mut ours) = (0_u64, 0_u64, 0, 0);
+    // Fifteen a second for a minute: half as many again as the limit.
+    for request in 0..900_u64 {
+        let at_ms = request * 1_000 / 15 % 10_000;
+        if request > 0 && request % 150 == 0 {
+            (before, now) = (now, 0);
+        }
+        now += 1;
+        theirs += usize::from(now + before * (10_000 - at_ms) / 10_000 <= 100);
+        ours += usize::from(limits.decide(&Request::new(())).await.is_ok());
+        clock.set(Duration::from_micros((request + 1) * 1_000_000 / 15));
+    }
+    assert_eq!(theirs, 100, "there only the first period passes requests");
+    assert!(ours > theirs, "{ours}");
+}
 
 #[tokio::test]
 async fn policies_of_gateways_pass_as_many_requests_as_there() {

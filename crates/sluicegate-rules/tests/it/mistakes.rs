@@ -45,6 +45,59 @@ fn values_that_are_wrong_are_told_all_at_once_in_the_order_of_the_file() {
 }
 
 #[test]
+fn mistakes_of_shape_are_told_all_at_once_each_with_its_line_and_a_caret() {
+    let text = "version: 1
+policies:
+  a: { quotas: 5/min, quota: 5/min }
+  b:
+    quota: 5/min
+    modes: loud
+  c: { quota: { x: 1 }, hidden: true }
+  d:
+    algorithm: gcra
+rules:
+  - { name: one, limit: a, key: client, cost: { header: x-cost, min: 1, max: 9 } }
+  - name: two
+    limt: a
+    key: client
+    settle:
+      jsn: usage.total
+  - name: three
+    limit: a
+  - { name: four, limit: a, key: client }
+headrs: all
+";
+    let errors = errors(text);
+    let told: Vec<_> = errors.lines().filter_map(|line| line.strip_prefix("rules.yaml:")).collect();
+    let places: Vec<_> = told.iter().filter_map(|line| line.split(": error").next()).collect();
+    assert_eq!(places, ["3:8", "6:5", "7:15", "9:5", "11:47", "13:5", "16:7", "17:5", "20:1"], "{errors}");
+    for word in [
+        "did you mean \"quota\"?",
+        "did you mean \"limit\"?",
+        "\"missing\" is missing here",
+        "\"key\" is missing here",
+    ] {
+        assert!(errors.contains(word), "{word}: {errors}");
+    }
+    let carets =
+        errors.lines().filter(|line| line.trim_start().starts_with('|') && line.ends_with('^')).count();
+    assert_eq!(carets, 8, "all but that of the unknown section: {errors}");
+    // In JSON, and with what is missing because something else is wrong.
+    let json = r#"{"version": 1, "policies": {"a": {"quota": "5/min", "mod": "off"}}, "rules": [{"name": "all", "limit": "a", "key": {"x": 1}}, {"nam": "b"}]}"#;
+    let error = RulesFile::parse("rules.json", json, &Variables::none()).unwrap_err();
+    let texts: Vec<_> =
+        error.problems().iter().map(|problem| problem.text().split(':').next().unwrap()).collect();
+    assert_eq!(texts.len(), 3, "{texts:?}");
+}
+
+#[test]
+fn a_number_at_once_that_stands_as_a_limit_is_told_where_it_belongs() {
+    let text = rule("in_flight: exports").replace("policies", "in_flight: { exports: 2 }\npolicies");
+    let told = errors(&text.replace("limit: a", "limit: exports"));
+    assert!(told.contains("\"exports\" is a number of requests at once: write in_flight: exports"), "{told}");
+}
+
+#[test]
 fn each_mistake_in_a_value_names_it() {
     let of_policy = [
         ("{ quota: 0/min }", "0"),

@@ -150,6 +150,14 @@ struct Names {
     last: Finder<'static>,
 }
 
+impl PartialEq for FieldPath {
+    fn eq(&self, other: &Self) -> bool {
+        self.names() == other.names()
+    }
+}
+
+impl Eq for FieldPath {}
+
 impl FieldPath {
     /// The path with these names, separated by dots.
     pub(crate) fn parse(path: &str) -> Result<Self, ConfigError> {

@@ -375,7 +375,7 @@ fn complete(tap: &mut Option<Box<Tap>>) {
 /// # let _ = reserve;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "it does nothing until a limit has it"]
 pub struct Reserve {
     said: ReserveSource,
@@ -385,7 +385,7 @@ pub struct Reserve {
 }
 
 /// The place in the request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum ReserveSource {
     Header(HeaderName),
     Field(String),

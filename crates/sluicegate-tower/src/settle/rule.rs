@@ -32,7 +32,7 @@ const MOST_FIELDS: usize = 16;
 /// # let _ = settle;
 /// # Ok::<(), sluicegate_core::ConfigError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "it does nothing until a limit has it"]
 pub struct Settle {
     pub(super) sources: Vec<CostSource>,
@@ -59,7 +59,7 @@ pub enum OnAbort {
 pub struct Prices(Vec<(String, i64)>);
 
 /// A place where a cost may be.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CostSource {
     Header(HeaderName),
     Trailer(HeaderName),

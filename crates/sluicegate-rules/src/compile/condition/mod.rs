@@ -12,13 +12,13 @@ use std::sync::Arc;
 use http::{HeaderName, Method};
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::RequestView;
-use sluicegate_tower::limits::path::{PathPattern, Sense};
+use sluicegate_tower::limits::path::Sense;
 use sluicegate_tower::request_fields::RequestFields;
 
 pub(crate) use self::facts::Comparison;
 pub(super) use self::facts::{MeantPath, QueryParameters, Readings, RequestFacts, host_of};
 use super::descriptor::{DescriptorPattern, NotDescribed};
-use super::pattern::FieldPattern;
+use super::pattern::{FieldPattern, PathWanted, TextPattern};
 use super::plan::TierPlan;
 use crate::read::short;
 
@@ -28,13 +28,13 @@ pub(super) struct Matcher {
     /// The pattern that a descriptor must match. A rule without it is only about requests.
     pub descriptor: Option<DescriptorPattern>,
     /// Patterns; one of them must match. `None` if the rule does not restrict the path.
-    pub paths: Option<Vec<PathPattern>>,
+    pub paths: Option<Vec<PathWanted>>,
     /// Whether the paths must match, or, within a `not`, must not.
     sense: Sense,
     /// Methods in capitals; one of them must match. An empty list accepts all.
     pub methods: Vec<Method>,
-    /// Hosts in lower case; `*.example.org` stands for all below that domain.
-    pub hosts: Vec<String>,
+    /// Hosts in lower case; one of them must match.
+    pub hosts: Vec<TextPattern>,
     /// Header fields, all of which must meet their patterns.
     pub headers: Vec<(HeaderName, FieldPattern)>,
     /// The same for query parameters, decoded: `a+b` and `a%20b` are one value.
@@ -72,8 +72,8 @@ pub(super) enum Mismatch<'a> {
     },
     Descriptor(NotDescribed<'a>),
     Method(&'a Method, &'a [Method]),
-    Path(&'a str, &'a [PathPattern]),
-    Host(Option<&'a str>, &'a [String]),
+    Path(&'a str, &'a [PathWanted]),
+    Host(Option<&'a str>, &'a [TextPattern]),
     Header(&'a HeaderName, bool),
     Query(&'a str, bool),
     Body(&'a str, bool),
@@ -166,18 +166,13 @@ impl Matcher {
         if !self.methods.is_empty() && !self.methods.contains(request.method) {
             return Some(Mismatch::Method(request.method, &self.methods));
         }
-        let is_met = |paths: &Vec<PathPattern>| paths.iter().any(|one| one.matches(path));
+        let is_met = |paths: &Vec<PathWanted>| paths.iter().any(|one| one.matches(path));
         if let Some(paths) = self.paths.as_ref().filter(|paths| compares_path && !is_met(paths)) {
             return Some(Mismatch::Path(path, paths));
         }
         if !self.hosts.is_empty() {
             let host = asking.host();
-            let is_of = |host: &str| {
-                self.hosts.iter().any(|known| match known.strip_prefix('*') {
-                    Some(domain) => host.len() > domain.len() && host.ends_with(domain),
-                    None => known == host,
-                })
-            };
+            let is_of = |host: &str| self.hosts.iter().any(|known| known.matches(host));
             if !host.is_some_and(is_of) {
                 return Some(Mismatch::Host(host_of(*request), &self.hosts));
             }

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use http::{HeaderName, Method};
 use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_tower::limits::path::{Fold, PathPattern, Purpose, Sense};
+use sluicegate_tower::limits::path::{Fold, Purpose, Sense};
 use sluicegate_tower::request_fields::FieldKey;
 
 use super::{Client, Comparison, DescriptorPattern, InTiers, Matcher, any};
 use crate::at::At;
 use crate::compile::keys::Keys;
-use crate::compile::pattern::FieldPattern;
+use crate::compile::pattern::{FieldPattern, PathWanted, TextPattern, WholeRegex};
 use crate::compile::tiers::AllTiers;
 use crate::compile::{networks, refuse};
 use crate::error::Problems;
 use crate::read::{instead_of, short};
-use crate::schema::{Condition, FieldValues, OneOrMany, written};
+use crate::schema::{Condition, FieldValues, OneOrMany, TextWanted, written};
 
 impl Matcher {
     pub(in crate::compile) fn of(
@@ -36,14 +36,15 @@ impl Matcher {
         problems: &mut Problems<'_>,
     ) -> Self {
         refuse_empty(condition, problems);
-        let texts = |list: &Option<At<_>>| list.as_ref().map(At::all).unwrap_or_default();
-        let paths = condition.path.as_ref().map(At::all);
+        let texts = |list: &Option<At<OneOrMany>>| list.as_ref().map(At::all).unwrap_or_default();
+        let paths = condition.path.as_ref().map(At::each);
         let paths = paths.map(|paths| {
-            paths.iter().filter_map(|path| pattern(path, comparison.fold(sense), problems)).collect()
+            let fold = comparison.fold(sense);
+            paths.iter().filter_map(|path| PathWanted::of(path, fold, problems)).collect()
         });
         let methods = texts(&condition.method);
         let methods = methods.iter().filter_map(|method| self::method(method, problems)).collect();
-        let hosts = texts(&condition.host);
+        let hosts = condition.host.as_ref().map(At::each).unwrap_or_default();
         let hosts = hosts.iter().filter_map(|host| self::host(host, problems)).collect();
         let headers = patterns(&condition.header, header_name, problems);
         let query = patterns(&condition.query, |name| Ok(name.to_owned()), problems);
@@ -79,17 +80,17 @@ impl Matcher {
     }
 }
 
-fn pattern(path: &At<String>, fold: Fold, problems: &mut Problems<'_>) -> Option<PathPattern> {
-    PathPattern::new(&path.value, fold).map_err(|error| problems.error(path.place, error.problem())).ok()
-}
-
 /// Refuses empty lists: such a condition would hold for no request, or for every one.
 fn refuse_empty(condition: &Condition, problems: &mut Problems<'_>) {
-    let lists = [&condition.path, &condition.method, &condition.host, &condition.client, &condition.domain];
+    let texts = [&condition.path, &condition.host].into_iter().flatten();
+    let is_empty = |text: &At<TextWanted>| matches!(&text.value, TextWanted::Text(text) if text.is_empty());
+    let texts = texts.filter(|texts| texts.each().iter().all(is_empty)).map(|texts| texts.place);
+    let lists = [&condition.method, &condition.client, &condition.domain];
     let tiers = condition.tier.iter().flat_map(|tiers| tiers.value.0.iter().map(|(_, list)| list));
     let lists = lists.into_iter().flatten().chain(tiers);
-    for list in lists.filter(|list| list.all().iter().all(|text| text.value.is_empty())) {
-        problems.error(list.place, "an empty list says nothing: leave the word out, or write what is meant");
+    let lists = lists.filter(|list| list.all().iter().all(|text| text.value.is_empty()));
+    for place in texts.chain(lists.map(|list| list.place)) {
+        problems.error(place, "an empty list says nothing: leave the word out, or write what is meant");
     }
     for fields in [&condition.header, &condition.query, &condition.body].into_iter().flatten() {
         if fields.value.0.is_empty() {
@@ -154,16 +155,25 @@ fn in_tiers(
     Some(InTiers { plan: Arc::clone(plan), wanted })
 }
 
-fn host(host: &At<String>, problems: &mut Problems<'_>) -> Option<String> {
-    let bare = host.value.strip_prefix("*.").unwrap_or(&host.value);
+fn host(given: &At<TextWanted>, problems: &mut Problems<'_>) -> Option<TextPattern> {
+    let ignoring_case = Fold { case: true, ..Fold::default() };
+    let host = match &given.value {
+        TextWanted::Text(host) => host,
+        TextWanted::Regex(text) => {
+            return WholeRegex::of(text, given, ignoring_case, problems).map(TextPattern::Regex);
+        }
+        TextWanted::Presence(_) | TextWanted::Several(_) => "",
+    };
+    let bare = host.strip_prefix("*.").unwrap_or(host);
     let parsed: Option<http::uri::Authority> = bare.parse().ok();
     if !bare.contains('*') && parsed.is_some_and(|parsed| parsed.host() == bare) {
         // As in a request, a trailing dot marks a complete name.
-        return Some(host.value.strip_suffix('.').unwrap_or(&host.value).to_ascii_lowercase());
+        let host = host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase();
+        return Some(TextPattern::of_parts(&host));
     }
-    let shown = short(&host.value);
+    let shown = short(host);
     problems.error(
-        host.place,
+        given.place,
         format!("{shown:?} is not a host: write it alone, as api.example.org or *.example.org, without scheme and port"),
     );
     None

@@ -7,7 +7,7 @@ mod part;
 mod word;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sluicegate_core::ConfigError;
 use sluicegate_tower::KeyExtractor;
@@ -19,7 +19,8 @@ use sluicegate_tower::request_fields::FieldKey;
 pub(super) use self::api_keys::ApiKeys;
 pub(super) use self::client::ClientAddress;
 use self::jwt::Verifier;
-use self::part::PartKey;
+pub(crate) use self::part::GivenKeys;
+use self::part::{GivenKey, PartKey};
 use self::word::Word;
 use super::descriptor::DescriptorKey;
 use crate::at::At;
@@ -41,21 +42,36 @@ pub(super) struct Keys {
     /// The listed keys; `Some(None)` if the section is wrong, which it reports.
     api_keys: Option<Option<ApiKeys>>,
     named: Vec<(At<String>, Vec<At<String>>)>,
+    /// The names of keys that the program finds itself.
+    given: Vec<String>,
+    /// The extractors of these keys, once a program puts the file in force.
+    extractors: Arc<OnceLock<GivenKeys>>,
 }
 
 /// Gives the operators' name of a request's key.
 pub(super) type Namer = Arc<dyn Fn(RequestView<'_>) -> Option<String> + Send + Sync>;
 
 impl Keys {
-    pub(super) fn of(file: &File, folder: Option<&Path>, problems: &mut Problems<'_>) -> Self {
+    /// Reads the sections of a file. The program finds the keys that are `given`, and those of which the file says so.
+    pub(super) fn of(
+        file: &File,
+        folder: Option<&Path>,
+        given: &[String],
+        problems: &mut Problems<'_>,
+    ) -> Self {
         let [client, peer] = client::addresses(file.clients.as_ref(), problems);
         let proxies = file.clients.as_ref().and_then(|clients| clients.value.proxies.as_ref());
         let proxies = proxies
             .and_then(|proxies| Networks::new(proxies.all().iter().map(|network| &network.value)).ok());
         let jwt = file.jwt.as_ref().map(|jwt| Verifier::of(jwt, folder, problems));
-        let named = file.keys.0.iter().map(|(name, list)| (name.clone(), list.all())).collect();
+        let named = file.keys.0.iter().map(|(name, list)| (name.clone(), list.all()));
+        let (of_program, named): (Vec<_>, Vec<_>) =
+            named.partition(|(_, list)| matches!(&list[..], [one] if one.value == OF_PROGRAM));
+        let of_program = of_program.into_iter().map(|(name, _)| name.value);
+        let given = of_program.chain(given.iter().cloned()).collect();
         let api_keys = file.api_keys.as_ref().map(|keys| ApiKeys::of(keys, folder, problems));
-        let keys = Self { client, peer, proxies, jwt, api_keys, named };
+        let extractors = Arc::default();
+        let keys = Self { client, peer, proxies, jwt, api_keys, named, given, extractors };
         for (name, list) in &keys.named {
             if WORDS.contains(&&*name.value) {
                 let text = format!("{:?} is a word of this file already: choose another name", name.value);
@@ -112,6 +128,11 @@ impl Keys {
         }
     }
 
+    /// The names of keys that the program finds itself, and the place for their extractors.
+    pub(super) fn given(&self) -> (Vec<String>, Arc<OnceLock<GivenKeys>>) {
+        (self.given.clone(), Arc::clone(&self.extractors))
+    }
+
     /// Other files that keys were read from, and their contents.
     pub(super) fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let of_jwt = self.jwt.iter().flatten().filter_map(|jwt| jwt.file.clone());
@@ -147,10 +168,21 @@ impl Keys {
             let parts: Option<Vec<_>> = parts.map(|part| self.one(&part, names, problems)).collect();
             return parts.map(Word::Each);
         }
+        if problems.hidden().iter().any(|(_, value)| word.value.contains(&**value)) {
+            problems.error(
+                word.place,
+                "a variable is not put into a key, because clients are shown it: write it out",
+            );
+            return None;
+        }
         let mut wrong = |error: ConfigError| problems.error(word.place, error.problem());
         match (&*word.value, call(&word.value)) {
             ("everybody", _) => Some(Word::Everybody),
             ("descriptor", _) => Some(Word::Descriptor(DescriptorKey::Whole)),
+            (name, _) if self.given.iter().any(|given| given == name) => {
+                let all = Arc::clone(&self.extractors);
+                Some(Word::Plain(Arc::new(GivenKey { name: name.to_owned(), all })))
+            }
             ("path", _) => Some(Word::Plain(Arc::new(RequestPath::new()))),
             ("method", _) => Some(Word::Plain(Arc::new(RequestMethod))),
             ("host", _) => Some(Word::Plain(Arc::new(PartKey::Host))),
@@ -202,7 +234,7 @@ impl Keys {
             }
             _ => {
                 let mut text = format!(
-                    "{:?} is not a key: use client, client(48), peer, everybody, api_key, api_key(header), jwt(claim), header(name), query(name), cookie(name), body(field), path, host, route, method, folded(body(field)), verified_before(header(name)), descriptor, descriptor(entry), or several as client + path",
+                    "{:?} is not a key: use client, client(48), peer, everybody, api_key, api_key(header), jwt(claim), header(name), query(name), cookie(name), body(field), path, host, route, method, folded(body(field)), verified_before(header(name)), descriptor, descriptor(entry), several as client + path, or a key of the program, which the section \"keys\" lists as user: program",
                     short(&word.value)
                 );
                 if !names.is_empty() {
@@ -264,6 +296,9 @@ fn section<'s, T>(
     }
     section.as_ref()?.as_ref()
 }
+
+/// The value of a name under `keys` whose key the program finds itself.
+const OF_PROGRAM: &str = "program";
 
 /// Words that name a key.
 const WORDS: [&str; 16] = [

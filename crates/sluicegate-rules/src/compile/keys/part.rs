@@ -1,9 +1,12 @@
-//! Keys that are a part of a request: [`PartKey`].
+//! Keys that are a part of a request: [`PartKey`]; and keys that the program finds itself: [`GivenKey`].
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
 
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 use sluicegate_tower::KeyExtractor;
-use sluicegate_tower::key::{Extraction, RequestView};
+use sluicegate_tower::key::{Extraction, KeyForm, RequestView};
 
 use crate::compile::condition::{QueryParameters, host_of};
 
@@ -19,6 +22,43 @@ pub(super) enum PartKey {
     Host,
     /// The route of a router, such as `/users/{id}`.
     Route,
+}
+
+/// The extractors of the program, by their names in the file. They are known once a program puts the file in force.
+pub(crate) type GivenKeys = BTreeMap<String, Arc<dyn KeyExtractor>>;
+
+/// A key that the program finds itself, by its name.
+#[derive(Clone)]
+pub(in crate::compile) struct GivenKey {
+    pub name: String,
+    pub all: Arc<OnceLock<GivenKeys>>,
+}
+
+impl GivenKey {
+    fn extractor(&self) -> Option<&Arc<dyn KeyExtractor>> {
+        self.all.get()?.get(&self.name)
+    }
+}
+
+impl KeyExtractor for GivenKey {
+    fn extract(&self, request: RequestView<'_>) -> Extraction {
+        match self.extractor() {
+            Some(extractor) => extractor.extract(request),
+            None => Extraction::missing(format!("the program finds the key {}, and no tool does", self.name)),
+        }
+    }
+
+    fn kind(&self) -> KeyKind {
+        self.extractor().map_or(KeyKind::Secret, |extractor| extractor.kind())
+    }
+
+    fn is_invented(&self) -> bool {
+        self.extractor().is_some_and(|extractor| extractor.is_invented())
+    }
+
+    fn forms(&self) -> Vec<KeyForm> {
+        self.extractor().map_or_else(|| vec![KeyForm::text()], |extractor| extractor.forms())
+    }
 }
 
 impl PartKey {
