@@ -8,6 +8,7 @@ mod budgets;
 mod crowd;
 mod files;
 mod hostile;
+mod migrated;
 mod processes;
 mod proxies;
 mod rate_limit_service;
