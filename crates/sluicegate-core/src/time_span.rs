@@ -43,8 +43,13 @@ impl TimeSpan {
     pub(crate) fn of_period(text: &str) -> Result<Duration, Fault<'_>> {
         let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
         let (count, unit) = text.split_at(unit_at);
-        let count = if count.is_empty() { 1 } else { number(count, "period")? };
         let (fraction, unit) = fraction_of(unit);
+        let is_less_than_one = count.trim_matches('0').is_empty() && !fraction.trim_matches('0').is_empty();
+        let count = match count {
+            "" if fraction.is_empty() => 1,
+            _ if is_less_than_one => 0,
+            count => number(count, "period")?,
+        };
         let unit = unit.trim();
         let known = UNITS.iter().find(|(_, short, others)| *short == unit || others.contains(&unit));
         let Some((nanos, ..)) = known else {

@@ -56,7 +56,7 @@ fn another_word_is_refused_with_those_that_there_are() {
     let error = refused::<OnOutage>("5/fortnight");
     assert!(error.to_string().contains("\"5/fortnight\" is not a quota"), "{error}");
     assert_eq!(error.span(), Some(2..11));
-    assert!(refused::<OnFull>("").to_string().contains("use \"forget\" or \"inherit\""));
+    assert!(refused::<OnFull>("").to_string().contains("use \"forget\", \"inherit\" or \"keep\""));
     assert!(refused::<PolicyMode>("on").to_string().contains("use \"enforce\", \"shadow\" or \"off\""));
     assert!(refused::<Inherit>("As-Is").to_string().contains("\"as-is\""));
     assert!(

@@ -13,7 +13,7 @@ use sluicegate_tests::log::Log;
 use sluicegate_tests::outages::{FAILS, Scene};
 
 use super::{check, refused, suspended};
-use crate::support::{answer, ms, secs, store};
+use crate::support::{answer, ms, secs, store, store_for};
 
 fn api(store: impl Into<Arc<dyn Store>>) -> RateLimiter {
     Policy::fixed_window("api", "1/d")
@@ -43,7 +43,7 @@ fn a_key_is_suspended_for_exactly_as_long_as_was_said_last() {
 #[test]
 fn each_suspension_by_hand_is_audited_and_of_those_by_refusals_sixty_a_minute() {
     let log = Log::of_this_thread();
-    let (store, _clock) = store();
+    let (store, _clock) = store_for(1_024, 65_536);
     let policy = |name| Policy::fixed_window(name, "1/d").suspend(1, "1min", "30min");
     // The policies of a store have the lines together.
     let limiters = ["a", "b"].map(|name| policy(name).on(&store).unwrap());
