@@ -7,7 +7,7 @@ use http::StatusCode;
 use http::header::COOKIE;
 use sluicegate_core::{ConfigError, Key};
 
-use super::verifier::{Digest, one_of};
+use super::digest::{Digest, one_of};
 use crate::key::text::{config_error, hex, shown};
 use crate::key::{Extraction, KeyExtractor, KeyForm, MissingKey, RequestView};
 

@@ -9,8 +9,9 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation, crypto};
 use serde_json::{Map, Value};
 use sluicegate_core::{ConfigError, Key};
 
+use super::digest::Digest;
 use super::opaque;
-use super::verifier::{Digest, TokenVerifier};
+use super::verifier::TokenVerifier;
 use crate::key::text::{MAX_LENGTH, config_error};
 use crate::key::{Extraction, KeyExtractor, KeyForm, KeyKind, MissingKey, RequestView};
 

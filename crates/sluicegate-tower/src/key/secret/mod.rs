@@ -6,6 +6,7 @@
 //! one.
 
 mod cookie;
+mod digest;
 #[cfg(feature = "jwt")]
 mod jwt;
 mod opaque;

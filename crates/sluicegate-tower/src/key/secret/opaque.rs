@@ -5,7 +5,7 @@ use std::fmt;
 use http::header::{AUTHORIZATION, HeaderName};
 use sluicegate_core::{ConfigError, Key};
 
-use super::verifier::{Digest, TOKEN, one_of, only};
+use super::digest::{Digest, TOKEN, one_of, only};
 use crate::key::text::header_name;
 use crate::key::{Extraction, KeyExtractor, KeyForm, MissingKey, RequestView};
 
