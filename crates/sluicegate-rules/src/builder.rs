@@ -13,8 +13,8 @@ use sluicegate_tower::room::RoomMaker;
 use crate::compile::GivenKeys;
 use crate::error::RulesError;
 use crate::file::RulesFile;
+use crate::reload::FileSource;
 use crate::rules::Rules;
-use crate::source::FileSource;
 use crate::variables::Variables;
 
 /// Settings of rules that neither a file nor a store has; made by [`Rules::builder`].

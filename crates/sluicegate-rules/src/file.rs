@@ -8,9 +8,8 @@ use std::time::Duration;
 use sluicegate_core::{MemoryStore, Policy, Store, limiter};
 
 use crate::changes::Changes;
-use crate::compile::{Compiled, LimitsPart, NamedStore, Rule, compile};
+use crate::compile::{Compiled, Leases, LimitsPart, NamedStore, Rule, compile};
 use crate::error::{Problem, Problems, RulesError};
-use crate::leases::Leases;
 use crate::read;
 use crate::variables::Variables;
 

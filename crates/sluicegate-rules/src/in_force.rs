@@ -17,8 +17,8 @@ use crate::compile::{FileRoom, GivenKeys, LimitsPart, NamedStore};
 use crate::error::{Problems, RulesError};
 use crate::explain::Explainer;
 use crate::file::RulesFile;
+use crate::reload::FileContents;
 use crate::rooms::Doors;
-use crate::source::FileContents;
 
 /// The policies and numbers of the file in force, and its text.
 pub(crate) struct FileInForce {

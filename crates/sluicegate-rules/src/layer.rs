@@ -1,17 +1,21 @@
 //! Rules in front of a service: [`RulesLayer`].
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
+use sluicegate_core::support::lock;
+use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::bandwidth::{UploadLayer, Uploads};
-use sluicegate_tower::defer::DeferLayer;
+use sluicegate_tower::defer::{Defer, DeferLayer};
 use sluicegate_tower::guard::Guarded;
-use sluicegate_tower::in_flight::InFlightLayer;
+use sluicegate_tower::in_flight::{InFlightHandle, InFlightLayer};
+use sluicegate_tower::limits::LimitsHandle;
 use sluicegate_tower::request_fields::{ReadFields, RequestFieldsLayer};
 use sluicegate_tower::settle::SettlingLayer;
 use tower_layer::Layer;
 
+use crate::compile::Compiled;
+use crate::in_force::SplitLimits;
 use crate::rooms::RoomsLayer;
-use crate::unread::Unread;
 
 /// Puts the rules of a file in front of any service, and follows each change of them: made by [`Rules::layer`](crate::Rules::layer).
 ///
@@ -155,5 +159,104 @@ impl<S> Layer<S> for ReadingRulesLayer {
     fn layer(&self, inner: S) -> Self::Service {
         let uploads = UploadLayer::new(&self.0.limits.limits_handle());
         self.0.fields.layer(uploads.layer(self.0.around(inner)))
+    }
+}
+
+/// The limits of a program that keeps requests, in two parts.
+pub(crate) struct Deferring {
+    deferral: Arc<dyn Defer>,
+    /// The limits that refuse.
+    refusing: LimitsHandle,
+    /// The limits on requests at once, before `refusing`.
+    in_flight: InFlightHandle,
+    /// The limits that defer.
+    limits: LimitsHandle,
+}
+
+impl Deferring {
+    pub(crate) fn new(
+        deferral: Arc<dyn Defer>,
+        SplitLimits { refusing, at_once, deferring }: SplitLimits,
+    ) -> Self {
+        let (refusing, in_flight) = (LimitsHandle::new(refusing), InFlightHandle::new([]));
+        in_flight.swap_with(at_once.before(&refusing));
+        Self { deferral, refusing, in_flight, limits: LimitsHandle::new(deferring) }
+    }
+
+    pub(crate) fn swap(&self, SplitLimits { refusing, at_once, deferring }: SplitLimits) {
+        self.refusing.swap(refusing);
+        self.limits.swap(deferring);
+        self.in_flight.swap_with(at_once.before(&self.refusing));
+    }
+
+    pub(crate) fn parts(&self) -> DeferringParts {
+        DeferringParts {
+            in_flight: self.in_flight.clone().into(),
+            refusing: RateLimitLayer::from(self.refusing.clone()).settling(),
+            deferring: DeferLayer::new(self.limits.clone(), Arc::clone(&self.deferral)),
+        }
+    }
+}
+
+/// Whether the file in force needs bodies of requests, and whether a layer that neither reads nor delays them is in use: the log says so
+/// once. Also whether it needs responses, and whether a server without responses decides: the log says so for each such file.
+#[derive(Debug, Default)]
+pub(crate) struct Unread(Mutex<UnreadNeeds>);
+
+#[derive(Debug, Default)]
+struct UnreadNeeds {
+    /// The parts of requests that the file needs, in words.
+    needs: Option<String>,
+    /// Whether a layer without bodies is in use.
+    serves: bool,
+    is_said: bool,
+    /// The rules that need responses.
+    of_responses: Vec<String>,
+    /// Whether a server decides for other processes.
+    decides_apart: bool,
+}
+
+impl Unread {
+    /// Notes the file in force.
+    pub(crate) fn follow(&self, file: &Compiled) {
+        let fields = (!file.body_fields.is_empty()).then(|| {
+            let fields: Vec<String> = file.body_fields.iter().map(|field| format!("{field:?}")).collect();
+            format!("the fields {} of requests' bodies", fields.join(", "))
+        });
+        let uploads = file.holds_requests().then(|| "the bandwidth of requests' bodies".to_owned());
+        let needs: Vec<String> = fields.into_iter().chain(uploads).collect();
+        self.change(|state| {
+            state.needs = (!needs.is_empty()).then(|| needs.join(" and "));
+            state.of_responses = file.needs_of_responses();
+        });
+    }
+
+    /// Notes a server that decides by the rules without responses and connections of the requests.
+    pub(crate) fn decide_apart(&self) {
+        self.change(|state| state.decides_apart = true);
+    }
+
+    /// Notes a layer in front of a service that neither reads nor delays bodies of requests.
+    pub(crate) fn serve(&self) {
+        self.change(|state| state.serves = true);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut UnreadNeeds)) {
+        let mut state = lock(&self.0);
+        change(&mut state);
+        if let UnreadNeeds { needs: Some(needs), serves: true, is_said: false, .. } = &*state {
+            tracing::warn!(
+                "the rules look at {needs}, and the layer in front of the service does not: for it no request has such a field, and no \
+                 upload is held; make the layer by `rules.layer().reading_requests()`; this is said once"
+            );
+            state.is_said = true;
+        }
+        if state.decides_apart && !state.of_responses.is_empty() {
+            let rules = std::mem::take(&mut state.of_responses).join("; ");
+            tracing::warn!(
+                "{rules}: without effect, because this server decides before a request goes on, and has neither its response nor its \
+                 connection; put the rules into a layer, or let the caller settle by /v1/reserve and /v1/settle"
+            );
+        }
     }
 }

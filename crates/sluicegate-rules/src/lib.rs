@@ -563,18 +563,14 @@ mod at;
 mod builder;
 mod changes;
 mod compile;
-mod deferring;
 mod descriptor;
 mod error;
 mod explain;
-mod explain_parts;
 mod file;
 mod in_force;
 mod layer;
-mod leases;
 #[cfg(feature = "metrics")]
 mod metrics;
-mod news;
 mod read;
 mod reload;
 mod rooms;
@@ -584,17 +580,13 @@ mod shape;
 mod shown;
 #[cfg(unix)]
 mod sighup;
-mod source;
-mod unread;
 mod variables;
-mod watch;
 
 pub use self::builder::RulesBuilder;
 pub use self::changes::Changes;
 pub use self::descriptor::{Descriptor, Descriptors};
 pub use self::error::{Problem, RulesError};
-pub use self::explain::{Explained, RuleExplained, Section};
-pub use self::explain_parts::{DeferralExplained, RoomExplained};
+pub use self::explain::{DeferralExplained, Explained, RoomExplained, RuleExplained, Section};
 pub use self::file::RulesFile;
 pub use self::layer::{DeferringRulesLayer, ReadingRulesLayer, RulesLayer, RulesService};
 pub use self::rules::Rules;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 
-use crate::news::News;
+use crate::reload::News;
 
 const RELOADS: &str = "rate_limit_rules_reloads_total";
 const LOADED: &str = "rate_limit_rules_loaded_timestamp_seconds";

@@ -18,19 +18,19 @@ use sluicegate_tower::request_fields::RequestFieldsLayer;
 
 use crate::builder::RulesBuilder;
 use crate::changes::Changes;
-use crate::deferring::Deferring;
+use crate::compile::Leases;
 use crate::error::RulesError;
 use crate::explain::{Explained, Explainer};
 use crate::file::RulesFile;
 use crate::in_force::{FileInForce, Put, refuse_two_stores};
+use crate::layer::Deferring;
 use crate::layer::RulesLayer;
-use crate::leases::Leases;
+use crate::layer::Unread;
 #[cfg(feature = "metrics")]
 use crate::metrics::ReloadMeter;
-use crate::news::NewsListeners;
+use crate::reload::NewsListeners;
+use crate::reload::{FileContents, FileSource};
 use crate::rooms::RoomsLayer;
-use crate::source::{FileContents, FileSource};
-use crate::unread::Unread;
 use crate::variables::Variables;
 
 /// The rules of a service in force on a store. Clones share them.

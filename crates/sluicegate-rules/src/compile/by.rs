@@ -5,15 +5,18 @@ use std::sync::Arc;
 use http::HeaderName;
 use sluicegate_core::ConfigError;
 use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_in_flight::Class;
 use sluicegate_tower::PeerIp;
 use sluicegate_tower::key::{BearerJwt, RequestView};
 
 use super::keys::{ApiKeys, Keys, call};
 use super::own::KeyQuotas;
+use super::{is_unknown, wrong};
 use crate::at::At;
 use crate::descriptor::RequestDescriptor;
 use crate::error::Problems;
 use crate::read::short;
+use crate::schema::OneOrMany;
 
 /// A place in a request that names a tier, a class or quotas.
 pub(super) enum AttributeSource {
@@ -150,4 +153,73 @@ fn written_by_proxies(
     );
     problems.error(word.place, text);
     None
+}
+
+/// The class of the requests of a rule.
+pub(super) struct Classes {
+    /// The places that a class is read from; the first with a class counts.
+    by: Vec<AttributeSource>,
+    /// The class of a request without one.
+    otherwise: Class,
+}
+
+impl Classes {
+    /// The classes of these words; all mistakes in them are reported.
+    pub(super) fn of(given: &At<OneOrMany>, keys: &Keys, problems: &mut Problems<'_>) -> Self {
+        let mut classes = Self { by: Vec::new(), otherwise: Class::default() };
+        let words = given.all();
+        if words.is_empty() {
+            problems.error(given.place, "an empty list says nothing: leave the word out");
+        }
+        for (place, word) in words.iter().enumerate() {
+            if call(&word.value).is_some() {
+                classes.by.extend(AttributeSource::of_classes(word, keys, problems));
+                continue;
+            }
+            if place + 1 < words.len() {
+                let text = format!(
+                    "every request is of class {:?}, so the words behind it say nothing: put it last",
+                    word.value
+                );
+                problems.error(word.place, text);
+            }
+            if !is_unknown(word, "the default", problems) {
+                match word.value.parse() {
+                    Ok(class) => classes.otherwise = class,
+                    Err(error) => wrong(word, &error, problems),
+                }
+            }
+        }
+        classes
+    }
+
+    /// The class of a request.
+    pub(super) fn class(&self, request: RequestView<'_>) -> Class {
+        let said = |by: &AttributeSource| by.name(request)?.trim().parse().ok();
+        self.by.iter().find_map(said).unwrap_or(self.otherwise)
+    }
+}
+
+/// Reads the tier of a request, for limits and for conditions alike. Tiers are identified by their indices.
+pub(super) struct TierPlan {
+    /// Its index among the tiers of the file.
+    pub place: usize,
+    pub name: String,
+    pub tiers: Vec<String>,
+    pub default_tier: usize,
+    /// The places that the tier is read from; the first one present counts.
+    pub by: Vec<AttributeSource>,
+}
+
+impl TierPlan {
+    /// The tier that a request names, if it is a tier of this plan.
+    pub(super) fn said(&self, request: RequestView<'_>) -> Option<usize> {
+        let said = self.by.iter().find_map(|by| by.name(request))?;
+        self.tiers.iter().position(|tier| *tier == said)
+    }
+
+    /// The tier of a request, or the default one if it names none.
+    pub(super) fn tier(&self, request: RequestView<'_>) -> usize {
+        self.said(request).unwrap_or(self.default_tier)
+    }
 }

@@ -13,11 +13,11 @@ use sluicegate_tower::limits::path::Purpose;
 
 use super::choice::{Choice, Conditional};
 use super::compiled::Compiled;
+use super::compiled::Sections;
 use super::condition::Comparison;
 use super::own::{KeyedPolicy, WithKeys};
 use super::reader::{NamedByRules, NamedSections, RuleReader};
 use super::rule::{Rule, status};
-use super::sections::Sections;
 use super::{is_unknown, option};
 use crate::at::At;
 use crate::error::Problems;

@@ -1,9 +1,7 @@
 //! Makes limits from the sections of a file. Values are read by the same code as elsewhere.
 
-mod at_once;
 mod by;
 mod choice;
-mod class;
 mod compiled;
 mod condition;
 mod descriptor;
@@ -11,18 +9,13 @@ mod finder;
 mod in_flight;
 mod keys;
 mod limits;
-mod moment;
-mod networks;
 mod own;
 mod paths;
 mod pattern;
-mod plan;
 mod policies;
 mod reader;
 mod rooms;
 mod rule;
-mod sections;
-mod settle;
 mod store;
 mod tiers;
 
@@ -33,7 +26,7 @@ use std::str::FromStr;
 use sluicegate_core::ConfigError;
 
 pub(crate) use self::choice::Choice;
-pub(crate) use self::compiled::{Compiled, LimitsPart};
+pub(crate) use self::compiled::{Compiled, LimitsPart, Sections};
 use self::in_flight::InFlightNumbers;
 pub(crate) use self::keys::GivenKeys;
 use self::keys::Keys;
@@ -42,8 +35,7 @@ use self::policies::Policies;
 use self::reader::NamedSections;
 pub(crate) use self::rooms::FileRoom;
 pub(crate) use self::rule::Rule;
-pub(crate) use self::sections::Sections;
-pub(crate) use self::store::NamedStore;
+pub(crate) use self::store::{Leases, NamedStore};
 use crate::at::{At, Position};
 use crate::error::Problems;
 use crate::schema::File;

@@ -12,16 +12,16 @@ use sluicegate_core::Policy;
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::request_fields::RejectUnreadable;
 
+use super::by::Classes;
 use super::choice::Conditional;
-use super::class::Classes;
 use super::condition::{Comparison, Matcher};
 use super::in_flight::{AtOnce, InFlightNumbers, Number};
 use super::keys::{JOINED, Keys};
 use super::own::KeyedPolicy;
 use super::policies::Policies;
 use super::rooms::{FileRoom, FileRoomTerms};
+use super::rule::settle;
 use super::rule::{Budget, Rule, RuleAsks, RuleCost, Share, share, statuses, units};
-use super::settle::settle;
 use super::store::NamedStore;
 use super::tiers::AllTiers;
 use super::{option, refuse};

@@ -12,10 +12,9 @@ use sluicegate_tower::Limit;
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{ChosenQuotas, Tiers};
 
-use super::by::AttributeSource;
+use super::by::{AttributeSource, TierPlan};
 use super::keys::{Keys, Namer};
 use super::own::{KeyQuotas, KeyedPolicy, UNLIMITED, quotas_under};
-use super::plan::TierPlan;
 use super::policies::Policies;
 use super::rule::Share;
 use crate::at::At;

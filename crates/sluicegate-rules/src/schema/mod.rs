@@ -3,13 +3,11 @@
 //! Scalars are read as texts and parsed later, by the same code as elsewhere, so that all mistakes in values are reported
 //! at once, each at its place.
 
-mod descriptor;
 mod file;
 mod sections;
 mod shapes;
 mod words;
 
-pub(crate) use self::descriptor::DescriptorEntries;
 pub(crate) use self::file::{
     Condition, File, PolicyEntry, RuleEntry, SettleEntry, Suspend, TiersEntry, Tighten,
 };
@@ -17,8 +15,8 @@ pub(crate) use self::sections::{
     ApiKeysEntry, AtOnceEntry, Clients, InFlightEntry, Jwt, PathsEntry, RoomEntry, StoreEntry,
 };
 pub(crate) use self::shapes::{
-    Cost, FieldValues, KeyEntry, KeyLine, Named, OneOrMany, OptionalWord, PricesEntry, SaidCost, TextWanted,
-    written,
+    Cost, DescriptorEntries, FieldValues, KeyEntry, KeyLine, Named, OneOrMany, OptionalWord, PricesEntry,
+    SaidCost, TextWanted, written,
 };
 
 /// The JSON Schema of rules files, for editors, as text with a final line end: draft 7, which all of them support.

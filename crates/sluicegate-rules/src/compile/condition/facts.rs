@@ -11,7 +11,7 @@ use sluicegate_tower::limits::PathReading;
 use sluicegate_tower::limits::path::{Fold, Purpose, Sense, is_plain, spellings};
 use smallvec::SmallVec;
 
-use crate::compile::plan::TierPlan;
+use crate::compile::by::TierPlan;
 use crate::descriptor::RequestDescriptor;
 
 /// The way in which the conditions of a section compare paths.

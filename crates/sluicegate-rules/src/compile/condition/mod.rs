@@ -17,9 +17,9 @@ use sluicegate_tower::request_fields::RequestFields;
 
 pub(crate) use self::facts::Comparison;
 pub(super) use self::facts::{MeantPath, QueryParameters, Readings, RequestFacts, host_of};
+use super::by::TierPlan;
 use super::descriptor::{DescriptorPattern, NotDescribed};
 use super::pattern::{FieldPattern, PathWanted, TextPattern};
-use super::plan::TierPlan;
 use crate::read::short;
 
 /// The conditions that a request must meet, all of them.

@@ -10,10 +10,10 @@ use sluicegate_tower::request_fields::FieldKey;
 
 use super::{Client, Comparison, DescriptorPattern, InTiers, Matcher, any};
 use crate::at::At;
-use crate::compile::keys::Keys;
+use crate::compile::keys::{Keys, networks_of};
 use crate::compile::pattern::{FieldPattern, PathWanted, TextPattern, WholeRegex};
+use crate::compile::refuse;
 use crate::compile::tiers::AllTiers;
-use crate::compile::{networks, refuse};
 use crate::error::Problems;
 use crate::read::{instead_of, short};
 use crate::schema::{Condition, FieldValues, OneOrMany, TextWanted, written};
@@ -210,7 +210,7 @@ fn header_name(name: &str) -> Result<HeaderName, ConfigError> {
 }
 
 fn within(networks: &[At<String>], keys: &Keys, problems: &mut Problems<'_>) -> Option<Client> {
-    let within = networks::of(networks, problems)?;
+    let within = networks_of(networks, problems)?;
     if let Some(everything) = within.everything() {
         let kind = if everything.contains(':') { "IPv6" } else { "IPv4" };
         let text =

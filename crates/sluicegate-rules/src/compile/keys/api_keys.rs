@@ -8,13 +8,14 @@ use http::HeaderName;
 use sha2::{Digest as _, Sha256};
 use sluicegate_core::{Key, Policy};
 use sluicegate_tower::KeyExtractor;
-use sluicegate_tower::key::{ApiKey, Extraction, KeyForm, MissingKey, RequestView};
+use sluicegate_tower::key::{ApiKey, BearerJwt, Extraction, KeyForm, MissingKey, RequestView};
 
 use crate::at::{At, Position};
+use crate::compile::is_unknown;
 use crate::compile::own::{KeyQuotas, own_quotas};
 use crate::error::Problems;
 use crate::read;
-use crate::schema::{ApiKeysEntry, KeyEntry, KeyLine, Named};
+use crate::schema::{ApiKeysEntry, Jwt, KeyEntry, KeyLine, Named};
 
 /// The largest file of API keys that is read: about 200,000 keys.
 const MOST_BYTES: usize = 16 << 20;
@@ -217,4 +218,53 @@ fn sum(text: &str) -> Option<Sum> {
         *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
     }
     Some(sum)
+}
+
+/// Makes extractors that verify tokens in the same way, each for a claim.
+pub(super) struct Verifier {
+    jwt: BearerJwt,
+    /// The file that the key was read from.
+    pub(super) file: Option<(PathBuf, Vec<u8>)>,
+}
+
+impl Verifier {
+    pub(super) fn of(section: &At<Jwt>, folder: Option<&Path>, problems: &mut Problems<'_>) -> Option<Self> {
+        let Jwt { hs256, public_key_file, audience, issuer } = &section.value;
+        let (place, jwt, file) = match (hs256, public_key_file) {
+            (Some(secret), None) => (secret.place, BearerJwt::hs256(secret.value.as_bytes()), None),
+            (None, Some(file)) => {
+                let path =
+                    folder.map_or_else(|| file.value.clone().into(), |folder| folder.join(&file.value));
+                match crate::read::bytes(&path, crate::read::MOST_BYTES) {
+                    Ok(key) => {
+                        let jwt = BearerJwt::rs256(&key).or_else(|_| BearerJwt::es256(&key));
+                        (file.place, jwt, Some((path, key)))
+                    }
+                    Err(problem) => {
+                        problems.error(file.place, format!("the file with the public key: {problem}"));
+                        return None;
+                    }
+                }
+            }
+            _ => {
+                problems.error(section.place, "say either \"hs256\", with a secret, or \"public_key_file\"");
+                return None;
+            }
+        };
+        for text in [hs256, audience, issuer].into_iter().flatten() {
+            is_unknown(text, "a placeholder", problems);
+        }
+        for empty in [audience, issuer].into_iter().flatten().filter(|text| text.value.is_empty()) {
+            problems.error(empty.place, "it is empty, so nothing would be checked: leave the word out, or write what tokens must name");
+        }
+        let jwt = jwt.map_err(|error| problems.error(place, error.problem())).ok()?;
+        let jwt = audience.iter().fold(jwt, |jwt, audience| jwt.audience(&audience.value));
+        let jwt = issuer.iter().fold(jwt, |jwt, issuer| jwt.issuer(&issuer.value));
+        Some(Self { jwt, file })
+    }
+
+    /// An extractor of the key in this claim.
+    pub(super) fn claim(&self, claim: &str) -> BearerJwt {
+        self.jwt.clone().claim(claim)
+    }
 }

@@ -1,5 +1,6 @@
 //! Finds the address of a client: the section `clients`.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use sluicegate_core::ConfigError;
@@ -7,7 +8,7 @@ use sluicegate_tower::key::{Networks, RequestView};
 use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
 
 use crate::at::At;
-use crate::compile::{networks, number};
+use crate::compile::number;
 use crate::error::Problems;
 use crate::read::short;
 use crate::schema::Clients;
@@ -88,7 +89,7 @@ fn behind(section: &At<Clients>, problems: &mut Problems<'_>) -> Option<ClientIp
         (Some(proxies), None) => {
             let all = proxies.all();
             let before = problems.errors();
-            let together = networks::of(&all, problems);
+            let together = networks_of(&all, problems);
             for network in &all {
                 if let Some(everything) =
                     Networks::new([&network.value]).ok().and_then(|one| one.everything())
@@ -133,4 +134,43 @@ fn everybody(network: &str) -> String {
     format!(
         "{network} would let every client choose its address: name the networks of the proxies; if nobody reaches the service past them, their number does as well, as hops: 1"
     )
+}
+
+/// Reads the networks. Returns `None` if one is wrong. A network with bits after its prefix counts as the network around it, with a
+/// warning.
+pub(in crate::compile) fn networks_of(
+    networks: &[At<String>],
+    problems: &mut Problems<'_>,
+) -> Option<Networks> {
+    let before = problems.errors();
+    for network in networks {
+        if let Err(error) = Networks::new([&network.value]) {
+            problems.error(network.place, error.problem());
+        } else if let Some(around) = around(&network.value) {
+            let text = format!(
+                "{:?} has bits behind its prefix: it is taken as {around}; write that, or the prefix that is meant",
+                network.value
+            );
+            problems.warning(network.place, text);
+        }
+    }
+    (problems.errors() == before)
+        .then(|| Networks::new(networks.iter().map(|network| &network.value)).ok())?
+}
+
+/// The network around this one, if it has bits after its prefix.
+fn around(text: &str) -> Option<String> {
+    let (address, bits) = text.trim_ascii().split_once('/')?;
+    let (address, bits): (IpAddr, u32) = (address.parse().ok()?, bits.parse().ok()?);
+    let network = match address {
+        IpAddr::V4(ip) => {
+            let mask = u32::MAX.checked_shl(32_u32.checked_sub(bits)?).unwrap_or(0);
+            IpAddr::from(Ipv4Addr::from(u32::from(ip) & mask))
+        }
+        IpAddr::V6(ip) => {
+            let mask = u128::MAX.checked_shl(128_u32.checked_sub(bits)?).unwrap_or(0);
+            IpAddr::from(Ipv6Addr::from(u128::from(ip) & mask))
+        }
+    };
+    (network != address).then(|| format!("{network}/{bits}"))
 }

@@ -2,8 +2,6 @@
 
 mod api_keys;
 mod client;
-mod jwt;
-mod part;
 mod word;
 
 use std::path::{Path, PathBuf};
@@ -17,11 +15,10 @@ use sluicegate_tower::key::{
 use sluicegate_tower::request_fields::FieldKey;
 
 pub(super) use self::api_keys::ApiKeys;
-pub(super) use self::client::ClientAddress;
-use self::jwt::Verifier;
-pub(crate) use self::part::GivenKeys;
-use self::part::{GivenKey, PartKey};
-use self::word::Word;
+use self::api_keys::Verifier;
+pub(super) use self::client::{ClientAddress, networks_of};
+pub(crate) use self::word::GivenKeys;
+use self::word::{GivenKey, PartKey, Word};
 use super::descriptor::DescriptorKey;
 use crate::at::At;
 use crate::error::Problems;
