@@ -5,7 +5,6 @@
 
 mod check;
 mod explain;
-mod explain_json;
 mod inspect;
 mod replay;
 mod serve;

@@ -7,7 +7,6 @@ use std::{array, ptr};
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder};
 use sluicegate_core::error::{ConfigError, ConfigErrorKind};
 use sluicegate_core::policy::check_name;
-
 use sluicegate_core::support::lock;
 
 /// A metric that an observed store exports.

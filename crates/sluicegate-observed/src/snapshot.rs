@@ -8,8 +8,8 @@ use sluicegate_core::store::{Alarm, BreakerState, Undecided};
 use sluicegate_in_flight::{AdaptiveStatus, SharedStatus};
 
 use crate::budgets::KeyBudget;
+use crate::events::PastEvent;
 use crate::offenders::{Asker, Offender};
-use crate::past::PastEvent;
 
 /// A store and its policies at one moment; see [`Observed::snapshot`](crate::Observed::snapshot). The numbers are those of this process.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ pub struct StoreSnapshot {
     /// Whether it decides.
     pub state: StoreState,
     /// The breaker of the part in the worst state.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::breaker"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "json::breaker"))]
     pub breaker: BreakerState,
     /// The number of times that a breaker has opened; a trial that fails is no opening.
     pub opened: u64,
@@ -53,25 +53,18 @@ pub struct StoreSnapshot {
     /// was timed. Decisions that are made without it do not count.
     #[cfg_attr(
         feature = "serde",
-        serde(
-            rename = "p99_ms",
-            serialize_with = "crate::json::millis",
-            skip_serializing_if = "Option::is_none"
-        )
+        serde(rename = "p99_ms", serialize_with = "json::millis", skip_serializing_if = "Option::is_none")
     )]
     pub p99: Option<Duration>,
     /// The time of its last answer that was timed: each one of a remote store, one in 64 of a store in memory.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::moment_if_any"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "json::moment_if_any"))]
     pub answered_at: Option<SystemTime>,
     /// The number of instances among which an outage divides each quota; `None` if nothing around the store divides them.
     pub replicas: Option<u64>,
     /// Decisions that were made without it.
     pub fallback_decisions: u64,
     /// The total time in which a part of the store was not asked.
-    #[cfg_attr(
-        feature = "serde",
-        serde(rename = "fallback_seconds", serialize_with = "crate::json::seconds")
-    )]
+    #[cfg_attr(feature = "serde", serde(rename = "fallback_seconds", serialize_with = "json::seconds"))]
     pub in_fallback: Duration,
     /// Keys with spending that the store does not know of yet.
     pub unsettled_keys: usize,
@@ -84,7 +77,7 @@ pub struct StoreSnapshot {
     /// Events that did not fit into the queues of [`Observed::events`](crate::Observed::events).
     pub events_dropped: u64,
     /// Requests that its layers let in or refused without asking a store, by reason, if there were any.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::by_reason"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "json::by_reason"))]
     pub undecided: Vec<(Undecided, u64)>,
 }
 
@@ -252,7 +245,7 @@ pub struct Rate {
 #[non_exhaustive]
 pub struct Minute {
     /// When it began.
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::json::moment"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "json::moment"))]
     pub at: SystemTime,
     /// Let in, at once or after a wait.
     pub allowed: u64,
@@ -270,5 +263,61 @@ impl Default for Minute {
     /// A minute without requests, at the epoch.
     fn default() -> Self {
         Self { at: UNIX_EPOCH, allowed: 0, rejected: 0, other_refused: 0, outage: 0, near: 0 }
+    }
+}
+
+/// The parts of a snapshot whose JSON is not that of their type: moments, times and words.
+#[cfg(feature = "serde")]
+mod json {
+    use std::time::{Duration, SystemTime};
+
+    use jiff::Timestamp;
+    use serde::Serializer;
+    use sluicegate_core::store::{BreakerState, Undecided};
+
+    /// Writes a moment in RFC 3339, in UTC and whole milliseconds: `2026-11-21T15:00:00.000Z`.
+    pub(super) fn moment<S: Serializer>(at: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+        let at = Timestamp::try_from(*at).unwrap_or_default().max(Timestamp::UNIX_EPOCH);
+        serializer.collect_str(&format_args!("{at:.3}"))
+    }
+
+    /// As [`moment`], or `null`.
+    pub(super) fn moment_if_any<S: Serializer>(
+        at: &Option<SystemTime>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        match at {
+            Some(at) => moment(at, serializer),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Writes milliseconds. Times are known to a tenth of a microsecond.
+    pub(super) fn millis<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+        match time {
+            Some(time) => serializer.serialize_f64((time.as_secs_f64() * 1e7).round() / 1e4),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    /// Writes whole seconds.
+    pub(super) fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(time.as_secs())
+    }
+
+    pub(super) fn breaker<S: Serializer>(state: &BreakerState, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(match state {
+            BreakerState::Closed => "closed",
+            BreakerState::HalfOpen => "half_open",
+            BreakerState::Open => "open",
+        })
+    }
+
+    /// Writes an object with the count of each reason.
+    pub(super) fn by_reason<S: Serializer>(
+        counts: &[(Undecided, u64)],
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(counts.iter().map(|(why, count)| (why.as_str(), count)))
     }
 }

@@ -7,25 +7,26 @@
 //! No lock is held while the inner store or a listener is called.
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use sluicegate_core::Decision;
 use sluicegate_core::algorithm::Inherit;
-use sluicegate_core::error::ConfigError;
+use sluicegate_core::error::{ConfigError, StoreError};
+use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::policy::{Policy, PolicyMode};
 use sluicegate_core::store::{
-    Ask, DecisionFuture, Event, Listener, Mode, Notice, Place, PreparedPolicy, ShortWay, Store, StoreStatus,
-    Subject,
+    Ask, DecidedBy, DecisionFuture, Event, Listener, Mode, Notice, Place, PreparedPolicy, QuotaStatus,
+    ShortWay, Store, StoreStatus, Subject, judge,
 };
 use sluicegate_core::wrap::{OutageAnswer, Within, Wrap, or_by_policy};
 use smallvec::SmallVec;
 
-use crate::ask::{AskFacts, AwaitedAsk, ObservedAsk, Took, bit};
-use crate::meter::PolicyMeter;
+use crate::budgets::{BudgetAsk, BudgetWarning, PERCENTS};
+use crate::counts::{Answer, Judgement};
+use crate::meter::{MeteredRefusal, PolicyMeter};
 use crate::metrics::Gauges;
-use crate::short::ObservedShortWay;
 use crate::state::ObservedState;
-use crate::tighten::Tighteners;
+use crate::unusual::Tighteners;
 use crate::{budgets, lanes};
 
 /// An observed store, as limiters hold it.
@@ -234,5 +235,273 @@ impl ObservedStore {
             let facts = AskFacts { place, cost, mode, peeks, is_looked_at };
             Some(ObservedAsk { watched, key: ask.key(), budget, facts })
         })
+    }
+}
+
+// An ask of an observed policy, and how its result is counted: [`ObservedAsk`].
+
+/// The ask of one policy.
+pub(super) struct ObservedAsk<'a> {
+    pub(super) watched: &'a OpenPolicy,
+    pub(super) key: KeyRef<'a>,
+    /// The policy with the numbers that decide, if one of its quotas is a budget.
+    pub(super) budget: Option<&'a Arc<Policy>>,
+    facts: AskFacts,
+}
+
+/// An [`ObservedAsk`] that owns its parts, kept until the answer comes.
+pub(super) struct AwaitedAsk {
+    watched: OpenPolicy,
+    key: Key,
+    budget: Option<Arc<Policy>>,
+    facts: AskFacts,
+}
+
+/// The parts of an ask that are numbers.
+#[derive(Clone, Copy)]
+pub(super) struct AskFacts {
+    pub(super) place: usize,
+    pub(super) cost: u64,
+    pub(super) mode: Mode,
+    /// A bit for each ask that says whether the key is suspended, by its index.
+    pub(super) peeks: u64,
+    /// Whether this is one of the few calls that are looked at more closely.
+    is_looked_at: bool,
+}
+
+/// The duration of an answer, and the number of answers that it stands for.
+#[derive(Clone, Copy)]
+pub(super) struct Took {
+    pub(super) lasted: Duration,
+    weight: usize,
+}
+
+impl AwaitedAsk {
+    pub(super) fn asked(&self) -> ObservedAsk<'_> {
+        let Self { watched, key, budget, facts } = self;
+        ObservedAsk { watched, key: key.as_ref(), budget: budget.as_ref(), facts: *facts }
+    }
+}
+
+impl ObservedAsk<'_> {
+    /// A copy that owns its parts, to keep until the answer comes.
+    pub(super) fn awaited(&self) -> AwaitedAsk {
+        let Self { watched, key, budget, facts } = *self;
+        AwaitedAsk { watched: watched.clone(), key: key.to_key(), budget: budget.cloned(), facts }
+    }
+
+    /// Counts the result.
+    #[inline]
+    pub(super) fn note(
+        &self,
+        state: &ObservedState,
+        result: &Result<Decision, StoreError>,
+        took: Option<Took>,
+        at_us: impl Fn(&Decision) -> u64,
+    ) {
+        let OpenPolicy { meter: Some(meter), mode, .. } = self.watched else { return };
+        if let Some(Took { lasted, weight }) = took {
+            let by = result.as_ref().map_or(DecidedBy::Outage, Decision::decided_by);
+            meter.took(by, lasted, weight);
+        }
+        if let (Some(numbers), Ok(decision)) = (self.budget, result) {
+            self.note_budget(state, meter, numbers, decision);
+        }
+        if !self.facts.mode.spends() {
+            return self.note_report(state, meter, result);
+        }
+        let (judgement, at_us) = match result {
+            Ok(decision) => {
+                let judgement = Judgement::of(decision, self.facts.place, self.facts.mode);
+                let is_suspended = self.facts.peeks != 0 && is_refused(decision, self.facts.peeks);
+                (if is_suspended { judgement.suspended() } else { judgement }, at_us(decision))
+            }
+            Err(_) => (Judgement::error(), state.clock.now_us()),
+        };
+        meter.request(&judgement, *mode == PolicyMode::Shadow, at_us);
+        meter.see(self.key);
+        let is_told = *mode == PolicyMode::Enforce && !state.events.listeners.is_empty();
+        if self.facts.is_looked_at || is_told || judgement.answer != Answer::Allowed {
+            self.note_more(meter, &judgement, result);
+            if is_told {
+                self.tell(state, &judgement, result.as_ref().ok());
+            }
+        }
+    }
+
+    /// Notes the state of budgets after a decision, and warns of it.
+    #[inline(never)]
+    fn note_budget(&self, state: &ObservedState, meter: &PolicyMeter, numbers: &Policy, decision: &Decision) {
+        // A look changes nothing, and comes from pages as well.
+        if self.facts.mode.looks() {
+            return;
+        }
+        let warns = self.watched.mode == PolicyMode::Enforce;
+        let ask = BudgetAsk { numbers, place: self.facts.place, key: self.key, warns };
+        meter.budgets().note(ask, decision, |BudgetWarning { part, quota, standing }| {
+            meter.counts().budget_used(part);
+            state.events.listeners.tell(&Event::BudgetUsed {
+                subject: Subject::of(self.watched.policy.name()).with_key(self.key),
+                quota,
+                percent: PERCENTS[part],
+                used: standing.used,
+                limit: standing.limit,
+                until: UNIX_EPOCH + Duration::from_micros(standing.until_us),
+            });
+        });
+    }
+
+    /// Notes details of a request that was looked at by chance, waits, or was refused.
+    #[inline(never)]
+    fn note_more(&self, meter: &PolicyMeter, judgement: &Judgement, result: &Result<Decision, StoreError>) {
+        if let (true, Ok(decision)) = (self.facts.is_looked_at, result) {
+            let own = decision.quotas().iter().filter(|status| status.policy_index() == self.facts.place);
+            meter.asked(self.key, own);
+        }
+        if let (Answer::Delayed, Ok(decision)) = (judgement.answer, result) {
+            meter.waits(decision.delay());
+        }
+        // An outage says nothing about the keys that it refuses.
+        if judgement.answer.is_refusal() && judgement.answer != Answer::Outage {
+            let retry_after = result.as_ref().ok().and_then(|decision| self.own_wait(decision));
+            meter.refused(MeteredRefusal { key: self.key, answer: judgement.answer, retry_after });
+        }
+    }
+
+    /// The wait that this policy asks for, regardless of the request's other policies.
+    fn own_wait(&self, decision: &Decision) -> Option<Duration> {
+        let places = self.facts.peeks | bit(self.facts.place);
+        let own = decision.quotas().iter().filter(|status| {
+            !status.passed() && !status.is_impossible() && places & bit(status.policy_index()) != 0
+        });
+        own.map(QuotaStatus::available_after).max()
+    }
+
+    /// Tells listeners the result.
+    fn tell(&self, state: &ObservedState, judgement: &Judgement, decision: Option<&Decision>) {
+        let subject = Subject::of(self.watched.policy.name()).with_key(self.key);
+        state.events.listeners.tell(&match judgement.answer {
+            Answer::Allowed => Event::Consumed { subject, units: judgement.spent },
+            Answer::Delayed => {
+                let delay = decision.map_or(Duration::ZERO, Decision::delay);
+                Event::Delayed { subject, units: judgement.spent, delay }
+            }
+            Answer::Rejected | Answer::Impossible | Answer::Suspended | Answer::Outage => {
+                let is_suspended = judgement.answer == Answer::Suspended;
+                Event::Rejected {
+                    subject,
+                    retry_after: decision.and_then(Decision::retry_after),
+                    is_suspended,
+                }
+            }
+            Answer::OtherRefused | Answer::Error => return,
+        });
+    }
+
+    fn note_report(&self, state: &ObservedState, meter: &PolicyMeter, result: &Result<Decision, StoreError>) {
+        let Ok(decision) = result else { return };
+        let subject = Subject::of(self.watched.policy.name()).with_key(self.key);
+        let tell = |event: Event<'_>| {
+            if self.watched.mode == PolicyMode::Enforce {
+                state.events.listeners.tell(&event);
+            }
+        };
+        let counts = meter.counts();
+        match self.facts.mode {
+            // A lease is not a request, but its units are spent, and come back as refunds.
+            Mode::Lease => counts.leased(Judgement::of(decision, self.facts.place, self.facts.mode).spent),
+            Mode::Charge => {
+                counts.charged(Judgement::of(decision, self.facts.place, self.facts.mode).spent);
+                tell(Event::Charged { subject, units: self.facts.cost });
+            }
+            Mode::Refund | Mode::Return if decision.is_allowed() => {
+                counts.refunded(self.facts.cost);
+                tell(Event::Refunded { subject, units: self.facts.cost });
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Took {
+    /// The duration of an answer that has just come.
+    pub(super) fn since(begun: Instant, weight: usize) -> Self {
+        Self { lasted: begun.elapsed(), weight }
+    }
+}
+
+fn is_refused(decision: &Decision, places: u64) -> bool {
+    decision.quotas().iter().any(|status| !status.passed() && places & bit(status.policy_index()) != 0)
+}
+
+/// The bit of a place among the asks of a call; none beyond 64.
+pub(super) fn bit(place: usize) -> u64 {
+    u32::try_from(place).ok().and_then(|place| 1_u64.checked_shl(place)).unwrap_or(0)
+}
+
+// Counts the checks of one key that the inner store decides without an ask: [`ObservedShortWay`].
+
+/// The short way of a policy, around the short way of the inner store.
+pub(super) struct ObservedShortWay {
+    pub(super) within: Arc<dyn ShortWay>,
+    pub(super) state: Arc<ObservedState>,
+    pub(super) watched: OpenPolicy,
+    /// The policy with the numbers that decide, if one of its quotas is a budget.
+    pub(super) budget: Option<Arc<Policy>>,
+}
+
+impl ShortWay for ObservedShortWay {
+    fn spend(
+        &self,
+        key: &KeyRef<'_>,
+        cost: u64,
+        told: Option<&dyn Fn(u64, &QuotaStatus)>,
+        otherwise: &dyn Fn() -> DecisionFuture,
+    ) -> DecisionFuture {
+        let begun = lanes::one_in_64().then(Instant::now);
+        // An ask goes through the observed store, which counts it.
+        let count = |at_us: u64, status: &QuotaStatus| {
+            if begun.is_some() || !self.has_counted(key, at_us, status) {
+                self.note((*key, cost), at_us, status, begun);
+            }
+            if let Some(told) = told {
+                told(at_us, status);
+            }
+        };
+        self.within.spend(key, cost, Some(&count), otherwise)
+    }
+
+    fn is_at_rest(&self, key: &KeyRef<'_>) -> bool {
+        self.within.is_at_rest(key)
+    }
+}
+
+impl ObservedShortWay {
+    /// Counts an answer that allows the request now, as almost every answer does, unless listeners have to hear of it.
+    #[inline]
+    fn has_counted(&self, key: &KeyRef<'_>, at_us: u64, status: &QuotaStatus) -> bool {
+        let is_plain = status.passed() && self.budget.is_none() && self.state.events.listeners.is_empty();
+        match &self.watched.meter {
+            Some(meter) if is_plain => {
+                let is_shadow = self.watched.mode == PolicyMode::Shadow;
+                meter.request(&Judgement::allowed(status), is_shadow, at_us);
+                meter.see(*key);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[inline(never)]
+    fn note(&self, (key, cost): (KeyRef<'_>, u64), at_us: u64, status: &QuotaStatus, begun: Option<Instant>) {
+        let is_looked_at = begun.is_some();
+        let took = begun.map(|begun| Took::since(begun, lanes::ONE_IN));
+        if let Some(Took { lasted, .. }) = took {
+            self.state.took(lasted);
+        }
+        let (watched, budget) = (&self.watched, self.budget.as_ref());
+        let facts = AskFacts { place: 0, cost, mode: Mode::Spend, peeks: 0, is_looked_at };
+        let asked = ObservedAsk { watched, key, budget, facts };
+        asked.note(&self.state, &Ok(judge(at_us, 0, [*status])), took, Decision::at_us);
     }
 }

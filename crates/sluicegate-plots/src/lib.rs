@@ -24,14 +24,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod bars;
-mod number;
-mod outline;
-mod part;
 
-pub use self::bars::Bars;
-pub use self::number::grouped;
-pub use self::outline::outlines;
-pub use self::part::part;
+pub use self::bars::{Bars, grouped, outlines, part};
 
 /// The style of all plots, for the style sheet of a page.
 pub const STYLE: &str = include_str!("style.css");

@@ -99,12 +99,11 @@ mod outcome;
 mod read;
 mod replay;
 mod report;
-mod suggestion;
 
 pub use self::judge::{Compared, Distribution, RejectedKey, RuleFigures, RuleMinute, Worst};
-pub use self::outcome::{KeyGroup, LeftOut, LineCounts, NotUnderstood, ReplayOutcome, Unusual, UnusualKind};
+pub use self::outcome::{
+    Counted, Frontier, FrontierPoint, KeyGroup, LeftOut, LimitWithUnusual, LineCounts, NotUnderstood,
+    ReplayOutcome, Share, Suggestion, Unusual, UnusualKind, UnusualSide,
+};
 pub use self::read::Format;
 pub use self::replay::{Replay, ReplayError, WithinSecond};
-pub use self::suggestion::{
-    Counted, Frontier, FrontierPoint, LimitWithUnusual, Share, Suggestion, UnusualSide,
-};

@@ -4,11 +4,14 @@
 //! that it does not have.
 
 use std::fmt;
+use std::str::FromStr;
+
+use serde::{Serialize, Serializer};
+use sluicegate_core::Policy;
 
 use crate::judge::{LogEvaluation, RuleFigures};
-use crate::read::{Format, Marks};
+use crate::read::{Format, Marks, time};
 use crate::replay::WithinSecond;
-use crate::suggestion::Share;
 
 /// The findings of a replay. `Display` is a table for a terminal, [`to_json`](Self::to_json) one object for programs,
 /// [`to_html`](Self::to_html) a page.
@@ -74,7 +77,7 @@ pub struct ReplayOutcome {
 }
 
 /// Counts of lines by their fate.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LineCounts {
     /// All lines.
@@ -88,6 +91,7 @@ pub struct LineCounts {
     /// The first lines that were not understood.
     ///
     /// There are at most ten. All of them are counted in [`not_understood`](Self::not_understood).
+    #[serde(rename = "first_not_understood")]
     pub shown: Vec<NotUnderstood>,
     /// Lines that came after more than ten seconds and more than 32,768 later requests: they count as of the earliest moment that
     /// was still open.
@@ -101,7 +105,7 @@ pub struct LineCounts {
 }
 
 /// A line that was not understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct NotUnderstood {
     /// The name of its log.
@@ -132,7 +136,7 @@ pub struct NotUnderstood {
 /// Requests that a rule could not be asked about.
 ///
 /// They count in no other figure of that rule; other rules are asked about them as usual.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct LeftOut {
     /// The name of the rule.
@@ -160,11 +164,8 @@ impl ReplayOutcome {
             reason: reason.to_owned(),
         });
         let mut left_out: Vec<LeftOut> = left_out.collect();
-        let shown = counts.shown.into_iter().map(|Puzzle { log, line, reason, begins, .. }| NotUnderstood {
-            log: logs.get(log).cloned().unwrap_or_default(),
-            line,
-            reason,
-            begins,
+        let shown = counts.puzzles.into_iter().map(|Puzzle { log, line, reason, begins, .. }| {
+            NotUnderstood { log: logs.get(log).cloned().unwrap_or_default(), line, reason, begins }
         });
         let shown = shown.collect();
         left_out.sort_unstable_by(|a, b| (&a.rule, &a.reason).cmp(&(&b.rule, &b.reason)));
@@ -175,16 +176,7 @@ impl ReplayOutcome {
             formats,
             within_second,
             has_whole_seconds: rules.iter().any(|rule| rule.rejected_otherwise.is_some()),
-            lines: LineCounts {
-                read: counts.read,
-                no_request: counts.no_request,
-                not_understood: counts.not_understood,
-                shown,
-                late,
-                outside: counts.outside,
-                exempt: counts.exempt,
-                blocked: counts.blocked,
-            },
+            lines: LineCounts { shown, late, ..counts.lines },
             left_out,
             span,
             forgotten,
@@ -246,22 +238,13 @@ pub(crate) enum Forwarded {
 /// Counts of lines by their fate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReadCounts {
-    /// All lines, whatever their fate.
-    pub(crate) read: u64,
-    /// Lines that are not about a request.
-    pub(crate) no_request: u64,
+    /// The lines by their fate; those that were not understood are in `puzzles`.
+    pub(crate) lines: LineCounts,
     pub(crate) forwarded: Forwarded,
     /// Whether a line was replayed at its logged time, because it does not say how long the request took.
     pub(crate) is_as_logged: bool,
-    /// Lines before or after the requested time.
-    pub(crate) outside: u64,
-    /// Requests without a limit.
-    pub(crate) exempt: u64,
-    /// Requests that are denied before any limit.
-    pub(crate) blocked: u64,
-    pub(crate) not_understood: u64,
     /// The first lines that were not understood.
-    pub(crate) shown: Vec<Puzzle>,
+    pub(crate) puzzles: Vec<Puzzle>,
     /// The reasons for which each limit was not asked, with counts.
     pub(crate) left_out: LeftOutCounts,
     /// The texts of user agents and paths.
@@ -273,17 +256,17 @@ impl ReadCounts {
     ///
     /// The shown lines of both are put in the order of the log again, and cut off at [`SHOWN`].
     pub(crate) fn and(mut self, other: Self) -> Self {
-        self.read += other.read;
-        self.no_request += other.no_request;
+        self.lines.read += other.lines.read;
+        self.lines.no_request += other.lines.no_request;
+        self.lines.outside += other.lines.outside;
+        self.lines.exempt += other.lines.exempt;
+        self.lines.blocked += other.lines.blocked;
+        self.lines.not_understood += other.lines.not_understood;
         self.forwarded = self.forwarded.max(other.forwarded);
         self.is_as_logged |= other.is_as_logged;
-        self.outside += other.outside;
-        self.exempt += other.exempt;
-        self.blocked += other.blocked;
-        self.not_understood += other.not_understood;
-        self.shown.extend(other.shown);
-        self.shown.sort_unstable_by_key(|puzzle| (puzzle.batch, puzzle.line));
-        self.shown.truncate(SHOWN);
+        self.puzzles.extend(other.puzzles);
+        self.puzzles.sort_unstable_by_key(|puzzle| (puzzle.batch, puzzle.line));
+        self.puzzles.truncate(SHOWN);
         self.marks = self.marks.and(other.marks);
         for (limit, reasons) in other.left_out.0.into_iter().enumerate() {
             reasons.iter().for_each(|(reason, count)| self.left_out.add(limit, reason, *count));
@@ -319,7 +302,8 @@ impl LeftOutCounts {
 // Groups of keys: [`KeyGroup`].
 
 /// A group of clients that is counted as one key, in addition to the keys of a rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum KeyGroup {
     /// The /24 of the client's address, or the /48 of IPv6.
@@ -352,7 +336,7 @@ impl fmt::Display for KeyGroup {
 /// fills more than half of the log counts as usual, except for [`Even`](UnusualKind::Even) clients.
 ///
 /// It is a remark, not a verdict: the opening of a sale is as unusual as an attack.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Unusual {
     /// The kind of what is unusual.
@@ -362,8 +346,10 @@ pub struct Unusual {
     /// If [keys are hidden](crate::Replay::hide_keys), it names no network, agent or path.
     pub what: String,
     /// The beginning of the minute in which it began, in microseconds since the Unix epoch.
+    #[serde(rename = "from", serialize_with = "moment")]
     pub from_us: u64,
     /// The end of the minute in which it ended.
+    #[serde(rename = "to", serialize_with = "moment")]
     pub to_us: u64,
     /// The requests that make it.
     pub requests: u64,
@@ -371,8 +357,14 @@ pub struct Unusual {
     pub keys: u64,
 }
 
+/// Writes a moment in microseconds since the Unix epoch in RFC 3339.
+pub(crate) fn moment<S: Serializer>(at_us: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&time::rfc3339(*at_us))
+}
+
 /// The kind of what is unusual.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum UnusualKind {
     /// Many more clients come than usual, and they are new.
@@ -403,5 +395,270 @@ impl UnusualKind {
 impl fmt::Display for UnusualKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+// A suggested limit: [`Suggestion`].
+
+/// The lowest limit above which no limit rejects more than a share, with its policy alone.
+///
+/// # How to read it
+/// This limit and every higher one would have rejected at most the share of the requests. That is a fact about the log,
+/// not a forecast: refused clients come again, and traffic grows. Start with it in shadow mode.
+///
+/// If costs differ, a lower limit may also reject no more than the share: it refuses a large request, and so has room for several small
+/// ones. It is not suggested, because a limit between the two rejects more.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Suggestion {
+    /// The policy with that limit; periods stay, and so does the relation of bursts and of several quotas to the limit.
+    pub policy: Policy,
+    /// The limit of its first quota.
+    pub limit: u64,
+    /// The requested share.
+    pub share: Share,
+    /// Requests that it rejects; an estimate if the log was too large to be kept.
+    pub rejected: u64,
+    /// Keys with at least one rejected request.
+    pub rejected_keys: u64,
+    /// The largest distance from `rejected` to the true number in nineteen of twenty cases; 0 if it is exact.
+    ///
+    /// It is 1.96 standard deviations of the estimate, and at least three times what each key of a sample stands for.
+    pub uncertainty: u64,
+    /// The distance to the next lower limit that was tried: 1 up to a limit of 512, and less than a hundredth above that.
+    ///
+    /// Between the two limits where the share was crossed, every limit was tried.
+    pub step: u64,
+    /// Requests that it rejects together with the other suggestions.
+    ///
+    /// A rule that refuses a request keeps it from spending elsewhere, so this is often less than [`rejected`](Self::rejected). `None` if
+    /// the log was too large to be kept as a whole.
+    pub together: Option<u64>,
+    /// The part of the log that is unusual or left out by hand, which it was not learned from; `None` if there is none.
+    pub unusual: Option<UnusualSide>,
+}
+
+/// The requests that a suggestion was not learned from, because they are [unusual](crate::Unusual) or left out by hand.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct UnusualSide {
+    /// All these requests.
+    pub asked: Counted,
+    /// Requests that the suggestion rejects.
+    pub rejected: Counted,
+    /// The least share of them that it has to reject, if requested.
+    pub share: Option<Share>,
+    /// The limit that is learned from the unusual requests too, but not from those that are left out by hand; `None` where it was not asked for.
+    ///
+    /// A limit that is learned from an attack admits the attack. It is shown for comparison, and because unusual traffic is not always an
+    /// attack.
+    pub with: Option<LimitWithUnusual>,
+}
+
+/// The limit that a log with an unusual part suggests, if that part is ordinary after all.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LimitWithUnusual {
+    /// The policy with that limit.
+    pub policy: Policy,
+    /// The limit of its first quota.
+    pub limit: u64,
+    /// Requests that it rejects, ordinary and unusual ones.
+    pub rejected: u64,
+}
+
+// Limits with their rejections of ordinary and of unusual requests: [`Frontier`].
+
+/// Limits of a row, from the lowest to the highest, with the ordinary and the unusual requests that each rejects.
+///
+/// All requests are replayed under each limit, ordinary and unusual ones together: if both share a key, as they may by
+/// [network](crate::KeyGroup::Network), the unusual ones take the room of the others, and the counts show that.
+#[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
+pub struct Frontier {
+    /// All ordinary requests and keys.
+    pub ordinary: Counted,
+    /// All other requests: those found to be unusual, and those left out by hand.
+    pub unusual: Counted,
+    /// Limits, from the lowest to the highest. The highest rejects nothing.
+    pub points: Vec<FrontierPoint>,
+    /// The limits at which a further change begins to cost more than it gains; two or three, if the limits differ at all.
+    pub knees: Vec<FrontierPoint>,
+}
+
+impl Frontier {
+    /// Adds a limit in its place, unless it is there.
+    pub(crate) fn add(&mut self, point: Option<FrontierPoint>) {
+        let Some(point) = point else { return };
+        if let Err(place) = self.points.binary_search_by_key(&point.limit, |known| known.limit) {
+            self.points.insert(place, point);
+        }
+    }
+}
+
+/// Requests and keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Counted {
+    /// Requests.
+    pub requests: u64,
+    /// Keys with at least one of these requests.
+    pub keys: u64,
+}
+
+/// A limit, and its rejections on both sides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FrontierPoint {
+    /// The limit of the first quota.
+    pub limit: u64,
+    /// The ordinary requests that it rejects, and their keys.
+    pub ordinary: Counted,
+    /// The unusual requests that it rejects, and their keys.
+    pub unusual: Counted,
+}
+
+/// Writes an object whose names say what is rejected.
+impl Serialize for FrontierPoint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { limit, ordinary, unusual } = self;
+        serializer.collect_map([
+            ("limit", limit),
+            ("ordinary_rejected", &ordinary.requests),
+            ("ordinary_keys", &ordinary.keys),
+            ("unusual_rejected", &unusual.requests),
+            ("unusual_keys", &unusual.keys),
+        ])
+    }
+}
+
+impl Counted {
+    /// Whether it is at most this share of `all`, by keys or by requests as the share says.
+    pub(crate) fn is_within(self, share: Share, all: Self) -> bool {
+        match share.is_of_keys() {
+            true => share.covers(self.keys, all.keys),
+            false => share.covers(self.requests, all.requests),
+        }
+    }
+
+    /// Whether it is at least this share of `all`.
+    pub(crate) fn reaches(self, share: Share, all: Self) -> bool {
+        match share.is_of_keys() {
+            true => share.is_reached(self.keys, all.keys),
+            false => share.is_reached(self.requests, all.requests),
+        }
+    }
+
+    /// Its requests as a part of `all`, in billionths.
+    pub(crate) fn part(self, all: Self) -> u64 {
+        let part = u128::from(self.requests) * 1_000_000_000 / u128::from(all.requests.max(1));
+        u64::try_from(part).unwrap_or(1_000_000_000)
+    }
+}
+
+// A share of requests or keys: [`Share`].
+
+/// A share of requests, written `0.1%` or `0.001`, or of keys, written `1%/keys`.
+///
+/// ```
+/// use sluicegate_replay::Share;
+///
+/// let share: Share = "0.1%".parse()?;
+/// assert!(share.covers(1, 1_000) && !share.covers(2, 1_000));
+/// assert!("1%/keys".parse::<Share>()?.is_of_keys());
+/// # Ok::<(), String>(())
+/// ```
+///
+/// It is kept in billionths, and compared with counts by whole numbers: 0.1 % of a thousand requests is one, and never none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The share in parts of a billion.
+    billionths: u64,
+    of_keys: bool,
+}
+
+const WHOLE: u64 = 1_000_000_000;
+
+impl Share {
+    /// Whether it is a share of keys, not of requests.
+    pub fn is_of_keys(self) -> bool {
+        self.of_keys
+    }
+
+    /// Whether `part` of `all` is at most this share.
+    ///
+    /// No number is rounded: products of both sides are compared.
+    pub fn covers(self, part: u64, all: u64) -> bool {
+        u128::from(part) * u128::from(WHOLE) <= u128::from(self.billionths) * u128::from(all)
+    }
+}
+
+impl Share {
+    /// Whether `part` of `all` is at least this share.
+    fn is_reached(self, part: u64, all: u64) -> bool {
+        u128::from(part) * u128::from(WHOLE) >= u128::from(self.billionths) * u128::from(all)
+    }
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    /// # Errors
+    /// When it is any other text, or more than the whole.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is not a share: write 0.1%, 0.001, or 1%/keys");
+        let (number, of_keys) = text.strip_suffix("/keys").map_or((text, false), |number| (number, true));
+        let (number, scale) = number.strip_suffix('%').map_or((number, 9), |number| (number.trim_end(), 7));
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if (whole.is_empty() && fraction.is_empty()) || !is_number(whole) || !is_number(fraction) {
+            return Err(wrong());
+        }
+        if fraction.len() > scale {
+            return Err(format!(
+                "{text:?} is finer than a share can be: use at most nine digits behind the point"
+            ));
+        }
+        let digits = format!("{whole}{fraction:0<scale$}");
+        let billionths = digits.parse().ok().filter(|billionths| *billionths <= WHOLE);
+        Ok(Self {
+            billionths: billionths.ok_or_else(|| format!("{text:?} is more than the whole"))?,
+            of_keys,
+        })
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, fraction) = (self.billionths / 10_000_000, self.billionths % 10_000_000);
+        write!(f, "{whole}")?;
+        if fraction > 0 {
+            write!(f, ".{}", format!("{fraction:07}").trim_end_matches('0'))?;
+        }
+        f.write_str(if self.of_keys { "%/keys" } else { "%" })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_prints_as_it_reads() {
+        for (text, printed) in [
+            ("0.1%", "0.1%"),
+            ("0.001", "0.1%"),
+            ("100%", "100%"),
+            ("1", "100%"),
+            (".5%/keys", "0.5%/keys"),
+            ("0", "0%"),
+        ] {
+            assert_eq!(text.parse::<Share>().unwrap().to_string(), printed, "{text}");
+        }
+        for text in
+            ["", "%", "101%", "-1%", "1e-3", "1%/users", "1.1", "0.00000000001", "99999999999999999999"]
+        {
+            assert!(text.parse::<Share>().is_err(), "{text}");
+        }
     }
 }

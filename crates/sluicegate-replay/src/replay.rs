@@ -22,11 +22,11 @@ use sluicegate_rules::{Rules, RulesFile};
 use sluicegate_tower::limits::Limits;
 
 use crate::judge::{LogEvaluation, Order};
+use crate::outcome::Share;
 use crate::outcome::{Puzzle, ReadCounts, ReplayOutcome};
 use crate::read::{
     Batches, Format, Guess, LONGEST, LineBatch, LineParser, LogFormat, ReadRange, Rows, take_apart, time,
 };
-use crate::suggestion::Share;
 
 /// Replays access logs against the limits of a rules file.
 ///
@@ -368,7 +368,7 @@ impl Replay {
                 known.push(format);
             }
         }
-        let (lines, puzzles) = (counts.read - counts.no_request, counts.not_understood);
+        let (lines, puzzles) = (counts.lines.read - counts.lines.no_request, counts.lines.not_understood);
         if lines > 0 && (puzzles == lines || puzzles * 2 > lines && !settings.allows_other_lines) {
             return Err(not_understood(&names, &known, &counts));
         }
@@ -427,11 +427,11 @@ fn not_understood(names: &[String], formats: &[Format], counts: &ReadCounts) -> 
     let mut problem = format!(
         "{}: {} of {} lines are not understood in the format {}",
         names.join(", "),
-        counts.not_understood,
-        counts.read - counts.no_request,
+        counts.lines.not_understood,
+        counts.lines.read - counts.lines.no_request,
         formats.join(", ")
     );
-    if let Some(Puzzle { log, line, reason, begins, .. }) = counts.shown.first() {
+    if let Some(Puzzle { log, line, reason, begins, .. }) = counts.puzzles.first() {
         let begins = begins.as_ref().map(|begins| format!(": {begins}")).unwrap_or_default();
         let log =
             names.get(*log).filter(|_| names.len() > 1).map(|log| format!("{log}, ")).unwrap_or_default();

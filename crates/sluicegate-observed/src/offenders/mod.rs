@@ -20,7 +20,7 @@ const REFUSED: usize = 64;
 const ASKING: usize = 12;
 
 /// One in this many asks is looked at to find the keys that ask most.
-pub(super) const SAMPLED: u64 = 64;
+const SAMPLED: u64 = 64;
 
 /// The keys of a policy that were refused most in the last 5 to 10 minutes, and those that asked most, in at most 16 KiB; in floods,
 /// up to 32 KiB more.

@@ -9,12 +9,12 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
+use serde::Serialize;
 use sluicegate_core::{Algorithm, Key, Policy};
 
 use crate::judge::evaluator::Verdict;
-use crate::outcome::KeyGroup;
+use crate::outcome::{Frontier, KeyGroup, Suggestion, moment};
 use crate::read::{Brought, OWN_OF_ROW};
-use crate::suggestion::{Frontier, Suggestion};
 
 /// Minutes of the log begin where those of Unix time do.
 pub(crate) const MINUTE_US: u64 = 60_000_000;
@@ -89,17 +89,18 @@ pub struct RuleFigures {
 }
 
 /// The minute in which most requests were rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Worst {
     /// The beginning of the minute, in microseconds since the Unix epoch.
+    #[serde(rename = "at", serialize_with = "moment")]
     pub at_us: u64,
     /// Requests that were rejected in it.
     pub per_minute: u64,
 }
 
 /// A key with rejected requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct RejectedKey {
     /// The key as it may be shown, or a number if keys are hidden.
@@ -109,6 +110,7 @@ pub struct RejectedKey {
     /// Its rejected requests.
     pub rejected: u64,
     /// The quotas that its last request brought, which replaced those of the policy.
+    #[serde(rename = "quota")]
     pub quotas: Option<String>,
 }
 
@@ -116,7 +118,7 @@ pub struct RejectedKey {
 ///
 /// Ranks are rounded up, so that each number has actually occurred. All are 0 if no request came. More than 1,048,576 requests of a key in
 /// a minute are counted as 1,048,576.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Distribution {
     /// Half of all counts are at most this.

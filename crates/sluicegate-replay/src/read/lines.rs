@@ -402,9 +402,9 @@ mod pool_tests {
     use sluicegate_tower::limits::Limits;
 
     use super::*;
+    use crate::read::Rows;
     use crate::read::format::Format;
     use crate::read::reader::{LogFormat, ReadRange};
-    use crate::read::rows::Rows;
 
     /// A panicking reader once left figures that came only from the other threads.
     #[test]

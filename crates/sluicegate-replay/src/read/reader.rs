@@ -37,7 +37,7 @@ use crate::outcome::{Forwarded, Puzzle, ReadCounts, SHOWN};
 use crate::read::format::time::TimeReader;
 use crate::read::format::{Format, LogEntry, NO_REQUEST, Wrapping};
 use crate::read::lines::{LONGEST, LineBatch};
-use crate::read::rows::{Enforced, OWN_OF_ROW, RowGroups, Rows};
+use crate::read::{Enforced, OWN_OF_ROW, RowGroups, Rows};
 
 /// The moment when a request came, and the status of its response.
 #[derive(Clone, Copy, Debug)]
@@ -183,7 +183,7 @@ impl LineParser {
         let formats = Arc::clone(&self.formats);
         let Some(LogFormat { wrapping, format }) = &formats[batch.log] else { return taken };
         for (line, place) in batch.lines() {
-            self.counts.read += 1;
+            self.counts.lines.read += 1;
             let (bytes, is_long) = (&batch.bytes[place.clone()], place.len() > LONGEST);
             let mended: Bytes;
             let (text, bytes) = match whole.map(|whole| &whole[place]).or_else(|_| std::str::from_utf8(bytes))
@@ -214,7 +214,7 @@ impl LineParser {
             };
             match result {
                 Ok(()) => {}
-                Err(NO_REQUEST) => self.counts.no_request += 1,
+                Err(NO_REQUEST) => self.counts.lines.no_request += 1,
                 Err(reason) => self.not_understood((number, batch.log, line), reason, text),
             }
         }
@@ -223,12 +223,12 @@ impl LineParser {
 
     /// Counts a line that is not understood, and keeps it if it is among the first ten of this reader.
     fn not_understood(&mut self, (batch, log, line): (u64, usize, u64), reason: &'static str, text: &str) {
-        self.counts.not_understood += 1;
-        if self.counts.shown.len() < SHOWN {
+        self.counts.lines.not_understood += 1;
+        if self.counts.puzzles.len() < SHOWN {
             // A log holds what clients write: none of it may reach a terminal unescaped.
             let begins = || text.chars().take(SHOWN_CHARS).flat_map(char::escape_debug).collect();
             let begins = (!self.span.hides_lines).then(begins);
-            self.counts.shown.push(Puzzle { batch, log, line, reason, begins });
+            self.counts.puzzles.push(Puzzle { batch, log, line, reason, begins });
         }
     }
 
@@ -255,7 +255,7 @@ impl LineParser {
         let request = self.head.of(&mut entry, bytes)?;
         if since_us.is_some_and(|since| moment.us < since) || until_us.is_some_and(|until| moment.us >= until)
         {
-            self.counts.outside += 1;
+            self.counts.lines.outside += 1;
             return Ok(());
         }
         let begin = (taken.asks.len(), taken.keys.len());
@@ -306,8 +306,8 @@ impl LineParser {
         });
         self.counts.forwarded = forwarded;
         match meeting {
-            Meeting::Exempt => self.counts.exempt += 1,
-            Meeting::Blocked => self.counts.blocked += 1,
+            Meeting::Exempt => self.counts.lines.exempt += 1,
+            Meeting::Blocked => self.counts.lines.blocked += 1,
             Meeting::Limits => {}
             _ => left_out.add(0, "what the limits ask for is not known at once", 1),
         }

@@ -9,10 +9,11 @@ use std::time::Duration;
 use maud::{Markup, html};
 
 use crate::judge::RuleFigures;
-use crate::outcome::{Forwarded, NotUnderstood, ReplayOutcome, Unusual};
+use crate::outcome::{
+    Counted, Forwarded, Frontier, FrontierPoint, NotUnderstood, ReplayOutcome, Unusual, UnusualSide,
+};
 use crate::read::time::shown;
-use crate::report::json::{quota, quotas};
-use crate::suggestion::{Counted, Frontier, FrontierPoint, UnusualSide};
+use crate::report::{quota, quotas};
 
 /// The first column is aligned to the left, numbers to the right.
 const HEAD: [&str; 8] =

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use sluicegate_replay::{ReplayOutcome, WithinSecond};
 
 use crate::model;
-use crate::support::{ACCESS_LOG, line, of_policy, of_rules, run};
+use crate::support::{ACCESS_LOG, fields, line, of_policy, of_rules, run};
 
 const MINUTE: u64 = 60_000_000;
 
@@ -268,6 +268,13 @@ fn the_outcome_is_told_as_a_table_and_as_one_object() {
         (&"every".into(), &"all".into(), &5_000.into())
     );
     assert_eq!(rule["top"].as_array().map(Vec::len), Some(2));
+    for (path, promised) in [
+        ("/rules/0/top/0", "asked key quota rejected"),
+        ("/rules/0/worst", "at per_minute"),
+        ("/rules/0/per_key_and_minute", "max p50 p90 p99"),
+    ] {
+        assert_eq!(fields(&object, path), promised.split(' ').collect(), "{path}");
+    }
     assert_eq!(object["span"]["from"], "2015-05-17T10:05:00Z");
     for name in [
         "rejected",

@@ -5,7 +5,7 @@ use std::io::{Cursor, Write as _};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::support::{line, of_policy, run, try_run};
+use crate::support::{fields, line, of_policy, run, try_run};
 
 const REPLAY: &str = "{ quota: 100/min }";
 
@@ -84,6 +84,8 @@ fn several_logs_are_one_in_the_order_of_their_times_and_each_numbers_its_own_lin
         let table = outcome.to_string();
         assert!(table.contains("old.log, line 1: ") && table.contains("new.log, line 101: "), "{table}");
         let object: serde_json::Value = serde_json::from_str(&outcome.to_json()).unwrap();
+        let first = fields(&object, "/lines/first_not_understood/0");
+        assert_eq!(first, ["begins", "line", "log", "reason"].into());
         assert_eq!(object["lines"]["first_not_understood"][0]["log"], "old.log");
         assert_eq!(object["lines"]["first_not_understood"][1]["line"], 101);
     }

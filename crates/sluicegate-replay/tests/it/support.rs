@@ -1,7 +1,9 @@
 //! Rules and logs for tests.
 
+use std::collections::BTreeSet;
 use std::io::Cursor;
 
+use serde_json::Value;
 use sluicegate_replay::{Replay, ReplayError, ReplayOutcome};
 use sluicegate_rules::{RulesFile, Variables};
 
@@ -35,4 +37,10 @@ pub(crate) fn line(second: u64, address: &str, path: &str) -> String {
         second / 60,
         second % 60
     )
+}
+
+/// The names of the fields of the object at this path.
+pub(crate) fn fields<'a>(object: &'a Value, path: &str) -> BTreeSet<&'a str> {
+    let fields = object.pointer(path).and_then(Value::as_object);
+    fields.unwrap_or_else(|| panic!("{path}: {object:#}")).keys().map(String::as_str).collect()
 }

@@ -5,7 +5,7 @@ use std::io::Read as _;
 use flate2::read::GzDecoder;
 use sluicegate_replay::{KeyGroup, Replay, ReplayOutcome, Share, UnusualKind};
 
-use crate::support::{ACCESS_LOG, of_policy, of_rules, run};
+use crate::support::{ACCESS_LOG, fields, of_policy, of_rules, run};
 
 const SHAPES: [Shape; 4] = [Shape::Thin, Shape::Ramp, Shape::Network, Shape::Stuffing];
 
@@ -272,6 +272,19 @@ fn an_attack_under_the_limit_of_each_address_is_told_and_not_learned_from() {
         assert_eq!((&first["keys"], &first["requests"]), (&500.into(), &told.requests.into()));
         assert!(first["from"].as_str().is_some_and(|from| from.starts_with("2015-05-17T10:")));
         assert_eq!(object["rules"][0]["suggestion"]["unusual"]["with"]["limit"], with.limit);
+        for (path, promised) in [
+            ("/lines", "blocked exempt first_not_understood late no_request not_understood outside read"),
+            ("/unusual/0", "from keys kind requests to what"),
+            ("/rules/0/suggestion/unusual", "keys rejected rejected_keys requests share with"),
+            ("/rules/0/frontier", "knees ordinary points unusual"),
+            ("/rules/0/frontier/ordinary", "keys requests"),
+            (
+                "/rules/0/frontier/points/0",
+                "limit ordinary_keys ordinary_rejected unusual_keys unusual_rejected",
+            ),
+        ] {
+            assert_eq!(fields(&object, path), promised.split(' ').collect(), "{path}");
+        }
     }
 }
 

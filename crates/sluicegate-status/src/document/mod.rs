@@ -8,14 +8,12 @@
 
 mod html;
 mod look_up;
-mod policy;
 mod shape;
 mod summary;
 
 pub(crate) use self::html::{Look, STYLE, Theme, page};
 pub(crate) use self::look_up::{LookedUp, by_key, by_request, usual_span};
-pub(crate) use self::policy::ShownKeys;
-pub(crate) use self::shape::Document;
+pub(crate) use self::shape::{Document, ShownKeys};
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Mutex;
@@ -27,10 +25,9 @@ use sluicegate_core::support::{ceil_seconds, lock};
 use sluicegate_observed::{Observed, PastEvent, Snapshot};
 use sluicegate_tower::room::{Room, RoomNumbers};
 
-use crate::document::policy::{PolicyView, status};
 use crate::document::shape::{
     AskerShown, BudgetShown, GivenQuotas, GivenShown, Happened, NamedLimit, NoticeShown, OffenderShown,
-    OverrideShown, PolicyStatus, RoomShown, Tighter,
+    OverrideShown, PolicyStatus, PolicyView, RoomShown, Tighter, status,
 };
 use crate::document::summary::{NextAction, sentence, steps};
 use crate::page::{Scope, rfc3339};

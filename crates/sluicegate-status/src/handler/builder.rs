@@ -13,9 +13,9 @@ use sluicegate_tower::room::Room;
 
 use crate::document::{Notices, RoomEvents};
 use crate::handler::PageHandler;
-use crate::handler::origin::{Guard, Hosts, Origin};
 use crate::page::{Scope, StatusPage};
 use crate::secret::Secret;
+use crate::secret::{Guard, Hosts, Origin};
 
 /// Collects the settings of a [`StatusPage`]; [`build`](Self::build) reports mistakes.
 ///

@@ -14,7 +14,6 @@
 //! have the same effect; they differ only in how they are read, in `action`, and in how they are answered, here.
 
 mod builder;
-mod origin;
 
 pub use self::builder::StatusPageBuilder;
 
@@ -34,9 +33,9 @@ use crate::document::{
     Document, Look, LookedUp, Notices, RoomChanged, RoomEvents, STYLE, ShownKeys, Theme, gather, page,
     room_shown, seen,
 };
-use crate::handler::origin::{Guard, Hosts, Origin, Viewer, is_own};
 use crate::page::Scope;
 use crate::secret::Secret;
+use crate::secret::{Guard, Hosts, Origin, Viewer, is_own};
 
 /// The message at the head of a page: the result or the failure of an action, and the status of a key.
 #[derive(Default)]

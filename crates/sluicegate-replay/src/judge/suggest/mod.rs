@@ -16,11 +16,11 @@ use crate::judge::evaluator::{Evaluator, RowAsk, Verdict};
 use crate::judge::figures::RuleFigures;
 use crate::judge::keys::RowKeys;
 use crate::judge::order::NumberedAsk;
-use crate::judge::states::StateTables;
+use crate::judge::order::StateTables;
 use crate::judge::suggest::record::{RowRecord, Tradeoffs};
+use crate::outcome::{LimitWithUnusual, Share, Suggestion, UnusualSide};
 use crate::read::OWN_OF_ROW;
 use crate::replay::WithinSecond;
-use crate::suggestion::{LimitWithUnusual, Share, Suggestion, UnusualSide};
 
 // Finds the suggested limit: the lowest above which no limit rejects more than a share.
 //

@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 use sluicegate_core::Policy;
 
 use crate::judge::suggest::RowSearch;
-use crate::suggestion::{Counted, Frontier, FrontierPoint, Share};
+use crate::outcome::{Counted, Frontier, FrontierPoint, Share};
 
 /// An ask of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

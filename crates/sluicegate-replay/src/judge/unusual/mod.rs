@@ -6,18 +6,17 @@
 //!
 //! It reads no limit and changes no decision: floats are fine here.
 
-mod cells;
 mod windows;
 
-pub(super) use self::cells::MinuteCells;
+pub(super) use self::windows::MinuteCells;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use self::windows::{ClientSum, MinuteCell, members, sums};
 use crate::judge::figures::MINUTE_US;
-use crate::judge::unusual::cells::{ClientSum, MinuteCell, members, sums};
 use crate::judge::unusual::windows::{TypicalValue, Windows, episodes, even, float};
 use crate::outcome::{Unusual, UnusualKind};
 use crate::read::{Marks, NO_TEXT, network_of};

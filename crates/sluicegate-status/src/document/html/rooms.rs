@@ -1,9 +1,8 @@
 //! Waiting rooms and limits on requests at once: a row each. A section without rows is left out.
 
-use std::time::Duration;
-
 use maud::{Markup, PreEscaped, html};
 use sluicegate_core::policy::PolicyMode;
+use sluicegate_core::support::ceil_millis;
 use sluicegate_in_flight::{AdaptiveMoment, AdaptiveStatus, SharedStatus};
 use sluicegate_observed::InFlightSnapshot;
 use sluicegate_plots::Bars;
@@ -145,13 +144,8 @@ fn bars(NamedLimit { name, status }: &NamedLimit<AdaptiveStatus>) -> Markup {
             .draw()
     };
     let at_once = plot("requests at once", "", "at once", |moment| moment.limit);
-    let latency = plot("latency", " ms", "median", |moment| millis_up(moment.latency));
+    let latency = plot("latency", " ms", "median", |moment| ceil_millis(moment.latency));
     PreEscaped(at_once + &latency)
-}
-
-/// Whole milliseconds, at least one unless the time is zero.
-fn millis_up(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
 /// The limits in flight whose permits instances share.
