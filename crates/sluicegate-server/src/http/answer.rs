@@ -1,7 +1,5 @@
 //! Responses of the API: [`HttpReply`].
 
-use std::time::Duration;
-
 use axum::body::Body;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{Request, Response, StatusCode};
