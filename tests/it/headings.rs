@@ -21,7 +21,7 @@ fn is_cancellable(function: &Value) -> bool {
 /// of another future does nothing by itself.
 fn is_apart(item: &Value) -> bool {
     let file = item["span"]["filename"].as_str().unwrap_or_default();
-    file.contains("/conformance/") || file.ends_with("store/future.rs") || file.ends_with("store/begun.rs")
+    file.contains("/conformance/") || file.ends_with("store/ask.rs") || file.ends_with("store/begun.rs")
 }
 
 #[test]

@@ -59,8 +59,6 @@ pub mod key;
 #[cfg(feature = "limiter")]
 pub mod limiter;
 #[cfg(feature = "limiter")]
-mod listed;
-#[cfg(feature = "limiter")]
 pub mod memory;
 pub mod policy;
 mod quota;

@@ -1,12 +1,14 @@
-//! A limit per period: [`Quota`], as numbers and as text.
+//! A limit per period ([`Quota`]), as numbers and as text, and the [`Algorithm`] that counts it.
 
 mod text;
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
-use crate::algorithm::{Algorithm, Anchor, Refill};
 use crate::calendar::CalendarPeriod;
 use crate::error::ConfigError;
+use crate::text::value_of;
 
 /// A limit in units per period, with a burst that may be spent at once from rest.
 ///
@@ -341,5 +343,341 @@ impl IntoQuota for &str {
 impl IntoQuota for String {
     fn into_quota(self) -> Result<Quota, ConfigError> {
         self.parse()
+    }
+}
+
+/// The moments at which fixed windows begin.
+///
+/// A window that begins at the epoch is the same for all keys, and for all instances of a service
+/// whose clocks agree. A window that begins with a key's first unit differs from key to key, so
+/// that keys do not come back all at once.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::algorithm::Anchor;
+/// use sluicegate_core::clock::ManualClock;
+/// use sluicegate_core::{Algorithm, MemoryStore, Policy};
+///
+/// let clock = ManualClock::new();
+/// let store = MemoryStore::builder().clock(clock.clone()).build()?;
+/// clock.set(Duration::from_secs(45)); // a quarter before the full minute
+/// for (name, anchor, reset_after) in [("full", Anchor::Epoch, 15), ("own", Anchor::FirstHit, 60)] {
+///     let limiter = Policy::builder(name, Algorithm::FixedWindow(anchor), "5/min").on(&store)?;
+///     let decision = limiter.check("ada").now().expect("memory answers at once")?;
+///     assert_eq!(decision.reset_after(), Duration::from_secs(reset_after));
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Anchor {
+    /// Windows begin on multiples of the period since the epoch of the store's clock, which is the Unix
+    /// epoch unless the store was given another clock: the full minute, the full hour, midnight UTC. Windows of seven days begin
+    /// on Mondays, as weeks do.
+    Epoch,
+    /// A key's first unit begins its window. The next window begins with the first unit that comes
+    /// after the end of that one.
+    FirstHit,
+}
+
+/// How a token bucket is refilled.
+///
+/// The bucket holds `burst` tokens and starts full, or with [fewer](super::Quota::starting_with); a unit of cost takes one token.
+///
+/// [`Refill::Greedy`] adds tokens continuously and is GCRA: a bucket that lacks `n` tokens is one with a theoretical
+/// arrival time `n * period / limit` ahead. [`Refill::Interval`] adds `limit` tokens at the end of each period,
+/// counted from the moment a full bucket was first drawn from, [`Refill::AlignedInterval`] at whole multiples of
+/// the period since the clock's epoch.
+///
+/// # Source
+/// RFC 2697 section 3 (the committed bucket); the refill modes are Bucket4j's (`refillGreedy`, `refillIntervally`,
+/// `refillIntervallyAligned`). Deviation: a bucket that is full again is forgotten, so the interval mode counts anew from
+/// the next draw instead of from the bucket's creation.
+///
+/// # Rounding
+/// None; see [GCRA](super::algorithm::Gcra).
+///
+/// # State
+/// [`Refill::Greedy`] has the state of [GCRA](super::algorithm::Gcra): one 64-bit word for round figures, two otherwise.
+/// The other modes have two words.
+///
+/// # Example
+/// Four tokens per 8 s: greedy refill gives one back each 2 s, interval refill all four after 8 s.
+///
+/// ```
+/// use sluicegate_core::algorithm::{Refill, Rule, State};
+/// use sluicegate_core::{Algorithm, Quota};
+///
+/// let quota: Quota = "4/8s".parse()?;
+/// let after_3s = |refill| {
+///     let rule = Rule::new(Algorithm::TokenBucket(refill), quota)?;
+///     let empty = rule.spend(State::REST, 0, 0, 4);
+///     Ok::<_, sluicegate_core::ConfigError>(rule.remaining(empty, 3_000_000))
+/// };
+/// assert_eq!(after_3s(Refill::Greedy)?, 1);
+/// assert_eq!(after_3s(Refill::Interval)?, 0);
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Refill {
+    /// Continuously, one token each `period / limit`. The default of
+    /// [`Policy::token_bucket`](super::Policy::token_bucket).
+    Greedy,
+    /// `limit` tokens at the end of each period, counted from the first draw on a full bucket.
+    Interval,
+    /// `limit` tokens on each multiple of the period since the Unix epoch; with a period of seven days, on each Monday.
+    AlignedInterval,
+}
+
+/// How a leaky bucket treats the units that it holds.
+///
+/// A leaky bucket is GCRA in the words of queues. It holds `burst` units and leaks `limit` per `period`.
+///
+/// As a meter ([`Drain::Meter`]) it refuses units that do not fit. As a queue ([`Drain::Queue`]) it holds units that fit until
+/// the units before them have leaked out, so that the output is spaced exactly `period / limit`; a full queue refuses.
+/// As a mix of the two ([`Drain::QueueAbove`]), the first units pass without delay.
+///
+/// # Source
+/// Turner, "New directions in communications" (1986), and ITU-T I.371 annex A.1 (continuous-state leaky bucket,
+/// which equals GCRA). The delays are those of nginx's `ngx_http_limit_req_module`: its `burst=b` is `burst(b + 1)`
+/// here, because there the request being served is not counted; `nodelay` is [`Drain::Meter`], `delay=n` is [`Drain::QueueAbove`].
+/// Deviations: rates are exact (nginx rounds to thousandths of a request per second), and a cost of `c` proceeds
+/// when its first unit may.
+///
+/// # Rounding
+/// None, as under [GCRA](super::algorithm::Gcra).
+///
+/// # State
+/// The state of [GCRA](super::algorithm::Gcra): one 64-bit word for round figures, two otherwise.
+///
+/// # Example
+/// Three units fit, and one leaks each second. The meter lets three pass at once; the queue lets
+/// the same three in and spaces them, so that the third proceeds after two seconds.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let store = MemoryStore::new();
+/// let delays = |limiter: &sluicegate_core::RateLimiter| {
+///     let delay = || limiter.check("ada").now().expect("memory answers at once").map(|d| d.delay().as_secs_f64().round());
+///     Ok::<_, sluicegate_core::StoreError>([delay()?, delay()?, delay()?])
+/// };
+/// let meter = Policy::leaky_bucket("meter", "1/s burst 3").on(&store)?;
+/// assert_eq!(delays(&meter)?, [0.0, 0.0, 0.0]);
+/// assert!(!meter.check("ada").now().expect("memory answers at once")?.is_allowed());
+///
+/// let queue = Policy::leaky_queue("queue", "1/s burst 3").wait_up_to(Duration::from_secs(5)).on(&store)?;
+/// assert_eq!(delays(&queue)?, [0.0, 1.0, 2.0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Drain {
+    /// Passes units that fit at once and refuses the rest: a meter, nginx's `nodelay`. The default of
+    /// [`Policy::leaky_bucket`](super::Policy::leaky_bucket).
+    Meter,
+    /// Delays units that fit, so that the output is evenly spaced: a queue. The policy has to wait
+    /// ([`wait_up_to`](super::policy::PolicyBuilder::wait_up_to)), and can have only one quota,
+    /// because there is one spacing.
+    Queue,
+    /// Passes units at once until this many are in the bucket and delays units above: nginx's `delay=n`.
+    QueueAbove(u64),
+}
+
+/// How a quota is counted. The README has a table that compares them.
+///
+/// If in doubt, take [`Gcra`](Self::Gcra): one number per key, no borders that a client could aim at,
+/// and an exact wait in each refusal. Take [`SlidingLog`](Self::SlidingLog) if the limit is a
+/// security promise, such as failed logins; [`SlidingCounter`](Self::SlidingCounter) or
+/// [`FixedWindow`](Self::FixedWindow) where a contract speaks of windows; a [queue](Drain::Queue)
+/// if traffic should be smoothed, not refused.
+///
+/// # At most
+/// For a limit of L per period P and a burst of B (L unless it is set), this much passes in the
+/// worst half-open span of one period:
+///
+/// | algorithm | in the worst span of P | words of state | after a burst from rest |
+/// |---|---|---|---|
+/// | [`Gcra`](Self::Gcra), [`Refill::Greedy`], [`Drain::Meter`] | B + L - 1 | 1 or 2 | one more each P / L |
+/// | [`Drain::Queue`] | L depart, P / L apart | 1 or 2 | one more each P / L |
+/// | [`Refill::Interval`], [`Refill::AlignedInterval`] | B + L | 2 | L at once at the next border |
+/// | [`FixedWindow`](Self::FixedWindow) | 2 L, across a border | 2 | L at once at the next border |
+/// | [`SlidingCounter`](Self::SlidingCounter) | 2 L, see there | 2 | gradually, once the next window begins |
+/// | [`SlidingLog`](Self::SlidingLog) | L | one entry per admission | L at once, one P later |
+/// | [`SlidingLogIn(n)`](Self::SlidingLogIn) | L | at most n + 1 entries | L at once, up to P / n later than that |
+///
+/// A bucket limits the average: a limit of "5/min" under GCRA lets five pass at once and nine in
+/// the worst minute. Give it a smaller burst (`"5/min burst 1"`) if that is too many, or use a
+/// log.
+///
+/// ```
+/// use std::time::Duration;
+/// use sluicegate_core::algorithm::Anchor;
+/// use sluicegate_core::clock::ManualClock;
+/// use sluicegate_core::{Algorithm, MemoryStore, Policy};
+///
+/// /// The units of "10/10s" that pass within ten seconds, for a client that starts just before a
+/// /// border of windows and then takes every unit it can get.
+/// fn in_ten_seconds(algorithm: Algorithm) -> Result<u64, Box<dyn std::error::Error>> {
+///     let clock = ManualClock::new();
+///     let store = MemoryStore::builder().clock(clock.clone()).build()?;
+///     let limiter = Policy::builder("api", algorithm, "10/10s").on(&store)?;
+///     clock.set(Duration::from_micros(9_999_999));
+///     let mut passed = 0;
+///     for _hundredth_of_a_second in 0..1_000 {
+///         while limiter.check("ada").now().expect("memory answers at once")?.is_allowed() {
+///             passed += 1;
+///         }
+///         clock.advance(Duration::from_millis(10));
+///     }
+///     Ok(passed)
+/// }
+///
+/// assert_eq!(in_ten_seconds(Algorithm::SlidingLog)?, 10);
+/// assert_eq!(in_ten_seconds(Algorithm::Gcra)?, 19);
+/// assert_eq!(in_ten_seconds(Algorithm::FixedWindow(Anchor::Epoch))?, 20);
+/// assert_eq!(in_ten_seconds(Algorithm::SlidingCounter)?, 20);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # As text
+/// Prints and parses as `fixed-window`, `fixed-window-from-first-hit`, `sliding-log`,
+/// `sliding-log-in-N`, `sliding-counter`, `token-bucket`, `token-bucket-interval`, `token-bucket-aligned`,
+/// `leaky-bucket`, `leaky-bucket-queue`, `leaky-bucket-queue-above-N` and `gcra`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// A count per window: cheapest to explain; at a border up to twice the limit passes.
+    ///
+    /// All keys of an [aligned](Anchor::Epoch) window come back at the same instant, and so do the
+    /// refused clients. If that is a problem, let windows begin with [a key's first
+    /// unit](Anchor::FirstHit), or use GCRA.
+    FixedWindow(Anchor),
+    /// The time of every admission: exact, and the only algorithm with memory that grows with the limit,
+    /// so the limit is at most [a million](crate::algorithm::SlidingLog::MAX_LIMIT).
+    ///
+    /// Choose it for logins, password resets and payments: no more than the limit passes in
+    /// any span of one period, wherever the span begins.
+    SlidingLog,
+    /// A [`SlidingLog`](Self::SlidingLog) with a resolution: the units admitted within one of this many parts of the period are
+    /// one entry, as old as the newest of them. Begun by [`Policy::sliding_log`](super::Policy::sliding_log) with
+    /// [`resolution`](super::policy::PolicyBuilder::resolution).
+    ///
+    /// It never passes more than the limit in any span of one period, and room comes back at most a part of the period late.
+    /// Its memory is bounded by the parts, whatever the limit.
+    SlidingLogIn(u32),
+    /// Two counts, the older weighted by its overlap: two words at any limit.
+    ///
+    /// It is exact for evenly spread traffic. Traffic that takes every unit it can get passes up to
+    /// twice the limit in some span of one period: a full window's worth at the end of one window,
+    /// and another as the first one fades. Use the log if that is too much.
+    SlidingCounter,
+    /// A bucket of tokens that starts full, or with [fewer](super::Quota::starting_with): an average rate, and a burst on top of it.
+    TokenBucket(Refill),
+    /// A bucket that leaks at the quota's rate: a meter that refuses, or a queue that delays.
+    LeakyBucket(Drain),
+    /// One timestamp per key; decides exactly as the greedy token bucket.
+    Gcra,
+}
+
+impl Algorithm {
+    /// Every algorithm with every setting; for a setting that is a number, one example.
+    pub const ALL: [Self; NAMED.len() + 2] = [
+        Self::FixedWindow(Anchor::Epoch),
+        Self::FixedWindow(Anchor::FirstHit),
+        Self::SlidingLog,
+        Self::SlidingLogIn(20),
+        Self::SlidingCounter,
+        Self::TokenBucket(Refill::Greedy),
+        Self::TokenBucket(Refill::Interval),
+        Self::TokenBucket(Refill::AlignedInterval),
+        Self::LeakyBucket(Drain::Meter),
+        Self::LeakyBucket(Drain::Queue),
+        Self::LeakyBucket(Drain::QueueAbove(2)),
+        Self::Gcra,
+    ];
+
+    /// Whether an unknown key can [start](super::Quota::starting_with) with less than a burst. Windows, counters and logs
+    /// cannot: they start without a count. A queue cannot either: if it did not start empty, it would delay the first request.
+    pub fn can_start_short(self) -> bool {
+        matches!(self, Self::Gcra | Self::TokenBucket(_) | Self::LeakyBucket(Drain::Meter))
+    }
+
+    /// Whether this algorithm delays admitted requests to space its output.
+    pub fn is_queue(self) -> bool {
+        matches!(self, Self::LeakyBucket(Drain::Queue | Drain::QueueAbove(_)))
+    }
+
+    /// Whether this algorithm has borders that are the same for all keys.
+    pub(crate) fn is_aligned(self) -> bool {
+        matches!(self, Self::FixedWindow(Anchor::Epoch) | Self::TokenBucket(Refill::AlignedInterval))
+    }
+
+    /// Whether this algorithm counts in windows, which have a limit and no burst.
+    pub(crate) fn is_window(self) -> bool {
+        matches!(self, Self::FixedWindow(_) | Self::SlidingLog | Self::SlidingLogIn(_) | Self::SlidingCounter)
+    }
+}
+
+/// All algorithms whose names have no number in them.
+const NAMED: &[(&str, Algorithm)] = &[
+    ("fixed-window", Algorithm::FixedWindow(Anchor::Epoch)),
+    ("fixed-window-from-first-hit", Algorithm::FixedWindow(Anchor::FirstHit)),
+    ("sliding-log", Algorithm::SlidingLog),
+    ("sliding-counter", Algorithm::SlidingCounter),
+    ("token-bucket", Algorithm::TokenBucket(Refill::Greedy)),
+    ("token-bucket-interval", Algorithm::TokenBucket(Refill::Interval)),
+    ("token-bucket-aligned", Algorithm::TokenBucket(Refill::AlignedInterval)),
+    ("leaky-bucket", Algorithm::LeakyBucket(Drain::Meter)),
+    ("leaky-bucket-queue", Algorithm::LeakyBucket(Drain::Queue)),
+    ("gcra", Algorithm::Gcra),
+];
+
+const QUEUE_ABOVE: &str = "leaky-bucket-queue-above-";
+const LOG_IN: &str = "sliding-log-in-";
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LeakyBucket(Drain::QueueAbove(units)) => return write!(f, "{QUEUE_ABOVE}{units}"),
+            Self::SlidingLogIn(parts) => return write!(f, "{LOG_IN}{parts}"),
+            _ => {}
+        }
+        let name = NAMED.iter().find(|(_, algorithm)| algorithm == self).map_or("", |(name, _)| name);
+        f.write_str(name)
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = ConfigError;
+
+    /// Reads the name that `Display` prints.
+    ///
+    /// # Errors
+    /// [`Unreadable`](super::error::ConfigErrorKind::Unreadable) for any other text; the message lists the names.
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        if let Some(units) = text.strip_prefix(QUEUE_ABOVE).and_then(|units| units.parse().ok()) {
+            return Ok(Self::LeakyBucket(Drain::QueueAbove(units)));
+        }
+        if let Some(parts) = text.strip_prefix(LOG_IN).and_then(|parts| parts.parse().ok()) {
+            return Ok(Self::SlidingLogIn(parts));
+        }
+        let more = format!(", {LOG_IN}N, or {QUEUE_ABOVE}N");
+        value_of(text, NAMED, "by which algorithm the quota is counted", &more)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_algorithm_prints_as_it_reads() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+        }
+        assert!("leaky".parse::<Algorithm>().unwrap_err().to_string().contains("leaky-bucket-queue"));
     }
 }

@@ -1,4 +1,4 @@
-//! Reading what people write in files and attributes: numbers, and the words of options.
+//! Reading what people write in files and attributes: numbers, and the words of options, which metrics and logs show.
 //!
 //! Every mistake says where it stands, as a slice of the text: the attribute turns that into a span
 //! of the source, an editor of rules into a mark.

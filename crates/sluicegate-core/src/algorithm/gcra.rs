@@ -13,7 +13,7 @@
 
 use std::num::NonZeroU64;
 
-use super::checked::gcd;
+use super::rule::gcd;
 use super::shape::{Looked, Shape, SpendState, quotient};
 use super::{Checked, DEBT_HORIZON_US, EXACT, LONGEST_US, NEVER, Numbers, Slot, Spent, State};
 use crate::error::{ConfigError, ConfigErrorKind};

@@ -36,35 +36,26 @@
 //! ```
 #![warn(clippy::arithmetic_side_effects)]
 
-mod calendar;
-mod checked;
-mod choice;
 mod fixed_window;
 mod gcra;
-mod inherit;
-mod numbers;
-mod of_quota;
 mod rule;
-mod settings;
 mod shape;
 mod sliding_counter;
 mod sliding_log;
 mod starting;
 
-pub use self::calendar::{CalendarWindow, InCalendar, StartingCalendar};
-use self::checked::Checked;
-pub use self::choice::Algorithm;
 pub use self::fixed_window::FixedWindow;
 pub use self::gcra::Gcra;
-pub use self::inherit::{Inherit, Units};
-pub use self::numbers::Numbers;
+use self::rule::Checked;
 pub use self::rule::Rule;
-pub use self::settings::{Anchor, Drain, Refill};
-pub use self::shape::Balance;
+pub use self::shape::{Balance, Inherit, Numbers, Units};
 pub(crate) use self::shape::{Looked, SpendState};
 pub use self::sliding_counter::SlidingCounter;
 pub use self::sliding_log::SlidingLog;
-pub use self::starting::{Starting, StartingGcra, StartingWindow};
+pub use self::starting::{
+    CalendarWindow, InCalendar, Starting, StartingCalendar, StartingGcra, StartingWindow,
+};
+pub use crate::quota::{Algorithm, Anchor, Drain, Refill};
 
 /// A moment that never comes: no wait makes this cost fit.
 pub const NEVER: u64 = u64::MAX;

@@ -1,10 +1,17 @@
 //! One quota under one algorithm: [`Rule`], which sends each question to its [`Shape`].
+//!
+//! An [`Algorithm`] makes a rule of a [`Checked`] quota, or says why it cannot count it.
+
+use std::num::NonZeroU64;
 
 use super::shape::{Balance, Looked, Shape, SpendState};
 use super::{
-    CalendarWindow, FixedWindow, Gcra, Numbers, SlidingCounter, SlidingLog, Slot, Spent, StartingCalendar,
-    StartingGcra, StartingWindow, State,
+    Algorithm, CalendarWindow, EXACT, FixedWindow, Gcra, InCalendar, LONGEST_US, Numbers, SlidingCounter,
+    SlidingLog, Slot, Spent, Starting, StartingCalendar, StartingGcra, StartingWindow, State,
 };
+use crate::error::{ConfigError, ConfigErrorKind};
+use crate::quota::{Anchor, Drain, Quota, Refill};
+use crate::text::REFUSE_ALL;
 
 /// Defines `Rule` from the list of its kinds, with the `match` that sends each question to the kind's `Shape`.
 macro_rules! rules {
@@ -344,3 +351,200 @@ questions! {
     /// The state that these [`words`](Self::words) came from.
     pub fn of_words(&self, words: [u64; 3]) -> State;
 }
+
+impl Rule {
+    /// Reduces a quota to the integers of its algorithm: the algorithm that the quota [names](Quota::counted_by), or else `algorithm`.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Quota`] for zeros, spans that are too long and a start above the burst; [`ConfigErrorKind::Policy`] for a log
+    /// in 0 parts or in more than [`MAX_PARTS`](super::SlidingLog::MAX_PARTS); [`ConfigErrorKind::Burst`] for a burst under an algorithm with
+    /// windows and a start under an algorithm that starts full; [`ConfigErrorKind::Inexact`] for a quota that cannot be counted in exact
+    /// integers. The message names the value and the bound.
+    pub fn new(algorithm: Algorithm, quota: Quota) -> Result<Self, ConfigError> {
+        let checked = Checked::new(quota)?;
+        let algorithm = quota.algorithm().unwrap_or(algorithm);
+        if algorithm.is_window() && quota.burst_size() != quota.limit() {
+            return Err(ConfigError::new(
+                ConfigErrorKind::Burst,
+                format!(
+                    "{algorithm} does not support a burst, but the quota is {quota}: leave the burst out, or use a token bucket or GCRA"
+                ),
+            ));
+        }
+        let missing = missing(algorithm, quota)?;
+        Ok(match (algorithm.rule(checked)?, quota.calendar()) {
+            (Self::FixedWindow(window), Some(period)) if algorithm.is_aligned() => {
+                let window = window.ending_debts();
+                match missing {
+                    0 => Self::CalendarWindow(InCalendar::new(window, period)),
+                    _ => Self::StartingCalendar(InCalendar::new(Starting::new(window, missing), period)),
+                }
+            }
+            (_, Some(period)) => {
+                let problem = format!(
+                    "{algorithm} has no periods of the calendar, but the quota is for each {period}: use fixed-window, or token-bucket-aligned for what is carried over"
+                );
+                return Err(ConfigError::new(ConfigErrorKind::Quota, problem));
+            }
+            (Self::Gcra(bucket), None) if missing > 0 => Self::StartingGcra(Starting::new(bucket, missing)),
+            (Self::FixedWindow(bucket), None) if missing > 0 => {
+                Self::StartingWindow(Starting::new(bucket, missing))
+            }
+            (rule, None) => rule,
+        })
+    }
+}
+
+impl Algorithm {
+    /// The rule of a quota under this algorithm, without a calendar, and for keys that start full.
+    fn rule(self, quota: Checked) -> Result<Rule, ConfigError> {
+        let window = |anchor| match anchor {
+            Anchor::Epoch => FixedWindow::new(quota, Some(if quota.is_week() { MONDAY_US } else { 0 })),
+            Anchor::FirstHit => FixedWindow::new(quota, None),
+        };
+        let bucket = |queue_above| Gcra::new(quota, queue_above).map(Rule::Gcra);
+        match self {
+            Self::FixedWindow(anchor) => Ok(Rule::FixedWindow(window(anchor)?.ending_debts())),
+            Self::TokenBucket(Refill::Interval) => window(Anchor::FirstHit).map(Rule::FixedWindow),
+            Self::TokenBucket(Refill::AlignedInterval) => window(Anchor::Epoch).map(Rule::FixedWindow),
+            Self::SlidingLog => SlidingLog::new(quota, None).map(Rule::SlidingLog),
+            Self::SlidingLogIn(parts) => SlidingLog::new(quota, Some(parts)).map(Rule::SlidingLog),
+            Self::SlidingCounter => SlidingCounter::new(quota).map(Rule::SlidingCounter),
+            Self::LeakyBucket(Drain::Queue) => bucket(Some(0)),
+            Self::LeakyBucket(Drain::QueueAbove(units)) => bucket(Some(units)),
+            Self::Gcra | Self::TokenBucket(Refill::Greedy) | Self::LeakyBucket(Drain::Meter) => bucket(None),
+        }
+    }
+}
+
+/// The first Monday after the Unix epoch, which was a Thursday.
+const MONDAY_US: u64 = 4 * 86_400_000_000;
+
+/// The units of a burst that a newcomer lacks.
+fn missing(algorithm: Algorithm, quota: Quota) -> Result<u64, ConfigError> {
+    let (Some(start), burst) = (quota.start(), quota.burst_size()) else { return Ok(0) };
+    let Some(missing) = burst.checked_sub(start) else {
+        let problem = format!(
+            "{quota} starts a key with {start} units, and its burst is {burst}: use at most the burst"
+        );
+        return Err(ConfigError::new(ConfigErrorKind::Quota, problem));
+    };
+    if missing > 0 && !algorithm.can_start_short() {
+        let problem = format!(
+            "{algorithm} starts full, but the quota is {quota}: leave the start out, or use a token bucket, a leaky bucket that refuses, or GCRA"
+        );
+        return Err(ConfigError::new(ConfigErrorKind::Burst, problem));
+    }
+    Ok(missing)
+}
+
+/// A quota with valid parts.
+///
+/// A period that is not a whole number of microseconds is kept as an exact ratio: 1 per 333,333,333 ns is 1,000 per
+/// 333,333,333 microseconds. Only `limit` and `period_us` are converted; `quota` stays as it was given.
+#[derive(Clone, Copy)]
+pub(super) struct Checked {
+    pub(super) quota: Quota,
+    pub(super) limit: NonZeroU64,
+    pub(super) period_us: NonZeroU64,
+    pub(super) burst: NonZeroU64,
+}
+
+impl Checked {
+    pub(super) fn new(quota: Quota) -> Result<Self, ConfigError> {
+        let fail = |problem: String| Err(ConfigError::new(ConfigErrorKind::Quota, problem));
+        let Some(limit) = NonZeroU64::new(quota.limit()) else {
+            return fail(format!("the limit of {quota} is 0, and must be at least 1{REFUSE_ALL}"));
+        };
+        let Some(burst) = NonZeroU64::new(quota.burst_size()) else {
+            return fail(format!("the burst of {quota} is 0, and must be at least 1"));
+        };
+        let Some(nanos) = NonZeroU64::new(u64::try_from(quota.period().as_nanos()).unwrap_or(u64::MAX))
+        else {
+            return fail(format!(
+                "the period of a quota of {limit} is 0, and must be at least 1 microsecond"
+            ));
+        };
+        if nanos.get() < NANOS.get() {
+            return fail(format!("the period of {quota} must be at least 1 microsecond"));
+        }
+        if nanos.get() / NANOS > LONGEST_US {
+            return fail(format!("the period of {quota} is longer than ten years"));
+        }
+        let divisor = gcd(nanos, NANOS);
+        let (times, period_us) = (NANOS.get() / divisor, NonZeroU64::new(nanos.get() / divisor));
+        let checked = Self { quota, limit, period_us: period_us.unwrap_or(NonZeroU64::MIN), burst };
+        match NonZeroU64::new(times).and_then(|times| limit.checked_mul(times)) {
+            Some(limit) => Ok(Self { limit, ..checked }),
+            None => Err(checked.inexact("the limit is too large for a period in nanoseconds")),
+        }
+    }
+
+    /// Whether the period is a week without a calendar. Its windows begin on Mondays.
+    pub(super) fn is_week(self) -> bool {
+        self.quota.calendar().is_none() && self.period_us.get() == 7 * 86_400_000_000
+    }
+
+    /// Checks that the period is a whole number of microseconds, which algorithms with windows need.
+    pub(super) fn in_windows(self) -> Result<Self, ConfigError> {
+        if self.limit.get() == self.quota.limit() {
+            return Ok(self);
+        }
+        let problem = format!(
+            "the period of {} is no whole number of microseconds, as windows need: use a token bucket or GCRA",
+            self.quota
+        );
+        Err(ConfigError::new(ConfigErrorKind::Inexact, problem))
+    }
+
+    /// Units above which a charge is forgotten, unless the policy says otherwise.
+    ///
+    /// Ten times the limit or the burst, whichever is greater: a debt has an effect, but one charge does not
+    /// lock a key out for years.
+    pub(super) fn most_debt(&self) -> u64 {
+        self.quota.limit().max(self.burst.get()).saturating_mul(10)
+    }
+
+    pub(super) fn inexact(&self, reason: impl std::fmt::Display) -> ConfigError {
+        ConfigError::new(
+            ConfigErrorKind::Inexact,
+            format!(
+                "{} cannot be kept in exact integers: {reason}; any limit and burst up to 1,000,000 with any whole number of milliseconds up to 30 days can",
+                self.quota
+            ),
+        )
+    }
+
+    /// The time unit, a microsecond or a millisecond, in which `product_of(period)` is exact, and the period in that unit.
+    ///
+    /// The finer unit is preferred, because waits are rounded up to it. The caller's product is the
+    /// largest that its arithmetic makes; twice the product has to be exact in a double, because Lua
+    /// has no other number.
+    pub(super) fn unit(
+        &self,
+        product_of: impl Fn(NonZeroU64) -> u64,
+    ) -> Result<(NonZeroU64, NonZeroU64), ConfigError> {
+        let in_ms = NonZeroU64::new(self.period_us.get() / 1_000)
+            .filter(|_| self.period_us.get().is_multiple_of(1_000));
+        let candidates = [Some((NonZeroU64::MIN, self.period_us)), in_ms.map(|period| (MILLI, period))];
+        let fitting = candidates.into_iter().flatten().find(|(_, period)| product_of(*period) <= EXACT);
+        fitting.ok_or_else(|| {
+            self.inexact(if in_ms.is_some() {
+                "burst times period exceeds 2^52 even in milliseconds"
+            } else {
+                "burst times period exceeds 2^52, and the period is no whole number of milliseconds"
+            })
+        })
+    }
+}
+
+pub(super) fn gcd(a: NonZeroU64, b: NonZeroU64) -> NonZeroU64 {
+    match NonZeroU64::new(a.get() % b) {
+        None => b,
+        Some(rest) => gcd(b, rest),
+    }
+}
+
+/// Nanoseconds of a microsecond.
+const NANOS: NonZeroU64 = NonZeroU64::new(1_000).expect("1000 is not 0");
+const MILLI: NonZeroU64 = NonZeroU64::new(1_000).expect("1000 is not 0");

@@ -3,12 +3,10 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::OnceLock;
 
 use smallvec::SmallVec;
-
-use super::kind::KeyKind;
 
 /// The name of the bucket that a request spends from: an address, a user, an API key, or several of these together.
 ///
@@ -121,6 +119,42 @@ impl Key {
     #[inline]
     pub fn as_ref(&self) -> KeyRef<'_> {
         KeyRef::decode(self.kind(), self.as_bytes())
+    }
+
+    /// The parts as text, separated by spaces: `192.0.2.7 "/login"`. Only for keys that are not secret.
+    ///
+    /// ```
+    /// use sluicegate_core::Key;
+    ///
+    /// assert_eq!(Key::from(("user\n7", 12_u64)).plain(), r#""user\n7" 12"#);
+    /// ```
+    pub fn plain(&self) -> String {
+        let texts: Vec<String> = self.parts().map(|(_, text)| text).collect();
+        texts.join(" ")
+    }
+
+    /// The key as it may be shown to operators: [`plain`](Self::plain), or the output of `Debug` for a secret and
+    /// for a key with a [digest](Self::of_digest) in it.
+    pub fn shown(&self) -> String {
+        self.in_clear().unwrap_or_else(|| format!("{self:?}"))
+    }
+
+    /// The parts as text, if operators may see all of them.
+    pub fn in_clear(&self) -> Option<String> {
+        let has_digest = || self.parts().any(|(tag, _)| tag == Tag::Digest as u8);
+        (self.kind() != KeyKind::Secret && !has_digest()).then(|| self.plain())
+    }
+
+    /// The type of each part, and its text.
+    fn parts(&self) -> impl Iterator<Item = (u8, String)> {
+        let mut rest = self.as_bytes();
+        std::iter::from_fn(move || {
+            let tag = *rest.first()?;
+            // The last part of a key that was cut may be incomplete.
+            let (text, length) = part(rest).unwrap_or_else(|| ("…".to_owned(), rest.len()));
+            rest = &rest[length..];
+            Some((tag, text))
+        })
     }
 }
 
@@ -325,5 +359,108 @@ impl From<&Self> for Key {
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({:08x})", self.as_ref().digest() >> 32)
+    }
+}
+
+/// The first part, and the number of bytes that it takes.
+fn part(encoded: &[u8]) -> Option<(String, usize)> {
+    let (&tag, rest) = encoded.split_first()?;
+    Some(match tag {
+        tag if tag == Tag::Bytes as u8 => {
+            let (length, begin) = length(rest)?;
+            let text = rest.get(begin..)?;
+            if text.len() < length {
+                let text = String::from_utf8_lossy(text);
+                let text = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+                return Some((format!("{text:?}…"), encoded.len()));
+            }
+            (format!("{:?}", String::from_utf8_lossy(&text[..length])), 1 + begin + length)
+        }
+        tag if tag == Tag::Number as u8 => (u64::from_le_bytes(*rest.first_chunk()?).to_string(), 9),
+        tag if tag == Tag::Large as u8 => (u128::from_le_bytes(*rest.first_chunk()?).to_string(), 17),
+        tag if tag == Tag::Negative as u8 => (i128::from_le_bytes(*rest.first_chunk()?).to_string(), 17),
+        tag if tag == Tag::Ipv4 as u8 => (Ipv4Addr::from(*rest.first_chunk::<4>()?).to_string(), 5),
+        tag if tag == Tag::Ipv6 as u8 => (Ipv6Addr::from(*rest.first_chunk::<16>()?).to_string(), 17),
+        tag if tag == Tag::Shared as u8 => ("shared".to_owned(), 1),
+        tag if tag == Tag::Digest as u8 => rest.first_chunk::<16>().map(|_| ("digest".to_owned(), 17))?,
+        _ => return None,
+    })
+}
+
+/// The length that is written before text, and the number of bytes that it takes.
+fn length(encoded: &[u8]) -> Option<(usize, usize)> {
+    let bytes = encoded.iter().position(|byte| byte & 0x80 == 0)? + 1;
+    let mut digits = encoded[..bytes].iter().rev();
+    let length =
+        digits.try_fold(0_usize, |sum, byte| sum.checked_mul(0x80)?.checked_add(usize::from(byte & 0x7f)));
+    Some((length?, bytes))
+}
+
+/// The kind of a key, from the least to the most secret: it decides how much logs, status pages and explanations show of it.
+///
+/// A key carries its kind with it, but equal keys share a bucket whatever their kinds. An address is an
+/// [`Address`](Self::Address); every other key is a [`Secret`](Self::Secret) unless its owner sets another kind. A key of several
+/// parts has the kind of the most secret part.
+///
+/// ```
+/// use std::net::Ipv4Addr;
+/// use sluicegate_core::Key;
+/// use sluicegate_core::key::KeyKind;
+///
+/// assert_eq!(Key::from(Ipv4Addr::LOCALHOST).kind(), KeyKind::Address);
+/// let user = Key::from("ada");
+/// assert_eq!(user.kind(), KeyKind::Secret);
+/// let user = user.of_kind(KeyKind::Name);
+/// assert_eq!((user.shown(), user.clone().and(7).kind()), (r#""ada""#.to_owned(), KeyKind::Secret));
+/// assert_eq!(user, Key::from("ada")); // it is the same bucket
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum KeyKind {
+    /// A name that proves nothing: a route, a method, a user. It may be shown.
+    Name = 0,
+    /// An address of a client or of its network. It may be shown to operators.
+    Address = 1,
+    /// A secret, its digest, or text that may hold one. It is never shown.
+    Secret = 2,
+}
+
+impl KeyKind {
+    /// From the first byte of a [`Key`](super::Key).
+    #[inline]
+    pub(crate) fn read(byte: u8) -> Self {
+        match byte {
+            0 => Self::Name,
+            1 => Self::Address,
+            _ => Self::Secret,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_part_is_readable() {
+        let address: IpAddr = "192.0.2.7".parse().expect("an address");
+        let prefix: IpAddr = "2001:db8::".parse().expect("an address");
+        let long = "x".repeat(300);
+        let key = Key::from(address)
+            .and(prefix)
+            .and(7_u64)
+            .and(-7)
+            .and(u128::MAX)
+            .and(&*long)
+            .and("")
+            .and(Key::of_digest([0xab; 16]))
+            .and(Key::shared());
+        assert_eq!(
+            key.plain(),
+            format!("192.0.2.7 2001:db8:: 7 -7 {} {long:?} \"\" digest shared", u128::MAX)
+        );
     }
 }

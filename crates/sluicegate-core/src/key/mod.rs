@@ -37,11 +37,8 @@
 
 mod as_key;
 mod encoded;
-mod kind;
-mod plain;
 #[cfg(test)]
 mod tests;
 
 pub use self::as_key::AsKey;
-pub use self::encoded::{Key, KeyRef};
-pub use self::kind::KeyKind;
+pub use self::encoded::{Key, KeyKind, KeyRef};

@@ -53,33 +53,22 @@
 //! `reset`) stays an error, because it may or may not have happened:
 //! [`StoreError::may_have_spent`](crate::StoreError::may_have_spent) says whether it may have.
 
-mod by_quotas;
-mod change;
 mod check;
-mod decide;
 mod handle;
 #[cfg(feature = "tower")]
 mod no_layer;
 mod open;
 mod overrides;
 #[cfg(feature = "tokio")]
-mod pending;
-mod replacement;
-mod suspensions;
-#[cfg(feature = "tokio")]
 #[cfg(test)]
 mod tests;
-mod together;
 #[cfg(feature = "tokio")]
 mod turn;
 
-pub use self::change::Change;
-pub use self::check::Check;
+pub use self::check::{Change, Check, Suspensions, change_all, check_all, policies};
 pub use self::handle::RateLimiter;
 pub use self::open::{open_all, replace_all};
 pub use self::overrides::{OverrideError, OverrideErrorKind, Overrides};
-pub use self::suspensions::Suspensions;
-pub use self::together::{change_all, check_all, policies};
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use self::turn::{Acquired, Turn};

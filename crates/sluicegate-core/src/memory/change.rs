@@ -3,15 +3,28 @@
 //! All asks of the decision have passed, so no code here refuses. Three things are
 //! kept beside the state: the account (units given back), the reserved turns, and the trace,
 //! which goes into the receipt and records the exact state before and after.
+//!
+//! # Leases
+//! Leased units are spent from the bucket now, and used later by an instance that this store does not know.
+//!
+//! A bucket that drains forgets units in the order of their arrival. A leased unit may be spent
+//! while all of it is still in the bucket, so the bucket must not sink below the end of the lease by
+//! anything but time: that level is the key's *floor*. Units that are given back free the place of units
+//! behind them. Spent units may move forward; leased units, which may still be spent
+//! at the last promised moment, do not move. Counts of windows need no floor: a leased unit is in
+//! the count of its window until the window ends, whenever the unit is spent, and units that are given
+//! back there were not spent.
 
-use super::bucket::Bucket;
+use smallvec::SmallVec;
+
+use super::buckets::Bucket;
 use super::home::LockedSet;
 use super::logs::{EntryRef, Shard};
-use super::place::BucketCell;
+use super::slot::NumberedRule;
 use super::table::SlotWords;
-use crate::algorithm::{Rule, Spent, State};
+use crate::algorithm::{Balance, Rule, SlidingLog, Slot, Spent, State};
 use crate::receipt::{Receipt, Trace};
-use crate::store::Mode;
+use crate::store::{Ask, Mode};
 
 /// The result of an ask: the units that it has spent, and the state of its bucket before.
 #[derive(Clone, Copy, Debug, Default)]
@@ -142,31 +155,43 @@ impl LockedSet<'_> {
     }
 
     /// Gives back spent units that still count.
+    ///
+    /// Without a receipt, the units count as the newest. With one, units of a turn, a lease or a log go back to where they were. All
+    /// others come back as far as they have not drained: by the account of the key, or as if only they had drained since.
     fn refund(&mut self, cell: &BucketCell<'_>, now_us: u64) {
-        let (BucketCell { bucket, ask, at, .. }, cost) = (*cell, cell.ask.cost());
-        let Some(receipt) = ask.receipt() else { return self.give(cell, now_us, None, cost) };
-        let cost = cost.min(receipt.cost_of(at.1));
-        let trace = receipt.trace(at.1);
-        let own = trace.filter(|trace| is_of(bucket, trace));
-        let is_turn = trace.is_some() && receipt.at_us() > now_us;
-        match (own, self) {
-            (Some(trace), place) if is_turn => place.leave(cell, trace, cost, now_us),
-            // The turn is unknown here by now.
-            (None, _) if trace.is_some() => {}
-            (Some(trace), LockedSet::Log(shard)) => {
-                shard.give_back(cell.in_log(), entered(trace), cost, now_us)
-            }
-            (Some(trace), place) if trace.floor.is_some() => {
-                place.end_lease(cell, (receipt, trace), cost, now_us);
-            }
-            (_, place) if bucket.ahead.may_depend(&cell.by.rule, place.state(cell, now_us), now_us) => {}
-            (Some(trace), place) if bucket.accounts() => place.give_back(cell, receipt, trace, cost, now_us),
-            // Without an account it is unknown by which quotas the units have drained.
-            (_, place) if !bucket.takes_quotas() && !bucket.never_had(&ask) => {
-                place.give(cell, now_us, Some(now_us.saturating_sub(receipt.at_us())), cost);
-            }
-            _ => {}
+        let BucketCell { bucket, ask, at: (_, quota), .. } = *cell;
+        let Some(receipt) = ask.receipt() else { return self.give(cell, now_us, None, ask.cost()) };
+        let cost = ask.cost().min(receipt.cost_of(quota));
+        let Some(trace) = receipt.trace(quota) else {
+            return self.give_undrained(cell, receipt, cost, now_us);
+        };
+        if !is_of(bucket, trace) {
+            return; // It is unknown here what became of the units of a replaced bucket.
         }
+        if receipt.at_us() > now_us {
+            self.leave(cell, trace, cost, now_us);
+        } else if let LockedSet::Log(shard) = self {
+            shard.give_back(cell.in_log(), entered(trace), cost, now_us);
+        } else if trace.floor.is_some() {
+            self.end_lease(cell, receipt, trace, cost, now_us);
+        } else if bucket.accounts() {
+            self.give_back(cell, receipt, trace, cost, now_us);
+        } else {
+            self.give_undrained(cell, receipt, cost, now_us);
+        }
+    }
+
+    /// Gives back units without an account, unless a turn may depend on them, or it is unknown by which quotas they have drained.
+    fn give_undrained(&mut self, cell: &BucketCell<'_>, receipt: &Receipt, cost: u64, now_us: u64) {
+        let BucketCell { bucket, ask, .. } = *cell;
+        if !self.may_depend(cell, now_us) && !bucket.takes_quotas() && !bucket.never_had(&ask) {
+            self.give(cell, now_us, Some(now_us.saturating_sub(receipt.at_us())), cost);
+        }
+    }
+
+    /// Whether a reserved turn may depend on units that are given back.
+    pub(super) fn may_depend(&self, cell: &BucketCell<'_>, now_us: u64) -> bool {
+        cell.bucket.ahead.may_depend(&cell.by.rule, self.state(cell, now_us), now_us)
     }
 
     /// Gives back without an account: as if only these units had drained since.
@@ -183,10 +208,12 @@ impl LockedSet<'_> {
         }
     }
 
-    /// Gives back by the account: units drain in the order of their arrival.
+    /// Gives back by the account, unless a turn may depend on the units: they drain in the order of their arrival.
     fn give_back(&mut self, cell: &BucketCell<'_>, receipt: &Receipt, trace: &Trace, give: u64, now_us: u64) {
         let kept = self.kept(cell, now_us);
-        if trace.birth != named(cell.bucket, self.birth(cell.hash)) || kept.state.until_us <= now_us {
+        let is_known =
+            trace.birth == named(cell.bucket, self.birth(cell.hash)) && kept.state.until_us > now_us;
+        if !is_known || self.may_depend(cell, now_us) {
             return;
         }
         let mut spent = told(cell, receipt, trace);
@@ -241,6 +268,129 @@ impl LockedSet<'_> {
         }
         let turn = Spent { cost, ..told(cell, receipt, trace) };
         cell.by.rule.take_back(state, now_us, &turn)
+    }
+
+    /// The table's entry of the key, as the ask counts it; the entry of a key at rest if this is a log.
+    pub(super) fn kept(&self, cell: &BucketCell<'_>, now_us: u64) -> SlotWords {
+        cell.bucket.rules.counted(self.entry(cell.hash), (&cell.by.rule, cell.by.plan), now_us)
+    }
+
+    pub(super) fn state(&self, cell: &BucketCell<'_>, now_us: u64) -> State {
+        self.kept(cell, now_us).state
+    }
+
+    /// Stores an entry of the key, counted as the ask counts.
+    pub(super) fn put(&mut self, cell: &BucketCell<'_>, kept: SlotWords, now_us: u64) {
+        let (kept, rules) = (SlotWords { plan: cell.by.plan, ..kept }, &cell.bucket.rules);
+        rules.reaches(kept.plan, kept.state.until_us);
+        self.put_at(self.look(cell.hash).0, cell.hash, kept, rules, now_us);
+    }
+
+    /// When `cost` would pass if nothing else arrived.
+    pub(super) fn slot(&mut self, cell: &BucketCell<'_>, now_us: u64, cost: u64) -> Slot {
+        match self {
+            LockedSet::Log(shard) => shard.slot(cell.in_log(), now_us, cost),
+            place => cell.by.rule.slot(place.state(cell, now_us), now_us, cost),
+        }
+    }
+
+    /// The units left in the key's bucket.
+    pub(super) fn balance(&mut self, cell: &BucketCell<'_>, now_us: u64) -> Balance {
+        let rule = &cell.by.rule;
+        let state = match self {
+            LockedSet::Log(shard) => {
+                let until_us = now_us.saturating_add(shard.reset_after_us(cell.in_log(), now_us));
+                State::new(until_us, shard.used(cell.in_log(), now_us))
+            }
+            place => place.state(cell, now_us),
+        };
+        Balance { reset_after_us: rule.reset_after_us(state, now_us), ..rule.balance(state, now_us) }
+    }
+
+    /// Makes a key known when an ask spends, if newcomers start with less than a burst, even if the ask is refused: a refused key
+    /// would otherwise be refused as a newcomer forever. Returns whether the key was unknown.
+    pub(super) fn begin(&mut self, cell: &BucketCell<'_>, now_us: u64) -> bool {
+        let BucketCell { bucket, ask, by, .. } = *cell;
+        let spends = ask.mode().spends() || ask.mode() == Mode::Charge;
+        let begins = by.rule.begins() && spends && self.state(cell, now_us).until_us <= now_us;
+        if begins {
+            let kept =
+                SlotWords { state: by.rule.begun(now_us), account: bucket.new_account(), plan: by.plan };
+            self.put(cell, kept, now_us);
+        }
+        begins
+    }
+
+    /// The number of leasable units of a key.
+    pub(super) fn leasable(&mut self, cell: &BucketCell<'_>, now_us: u64) -> u64 {
+        let (bucket, rule) = (cell.bucket, &cell.by.rule);
+        let has_room = || !rule.is_level() || bucket.floors.has_room(cell.hash, now_us);
+        if rule.can_lease() && has_room() { self.balance(cell, now_us).remaining } else { 0 }
+    }
+
+    /// Leases units of the key.
+    pub(super) fn lease(&mut self, cell: &BucketCell<'_>, now_us: u64, units: u64) -> Effect {
+        let (BucketCell { bucket, hash, by: NumberedRule { rule, .. }, .. }, kept) =
+            (*cell, self.kept(cell, now_us));
+        let after = rule.spend(kept.state, now_us, now_us, units);
+        let trace = self.spent(cell, kept, after, now_us, now_us);
+        let floor = rule.is_level().then(|| {
+            let before = bucket.floors.of(hash, now_us);
+            bucket.floors.set(hash, after, now_us);
+            before
+        });
+        Effect { spent: units, trace: Trace { floor, ..trace } }
+    }
+
+    /// Ends a lease from a bucket that drains: its unspent units are the last ones of the lease, and come back if they have not
+    /// drained.
+    pub(super) fn end_lease(
+        &mut self,
+        cell: &BucketCell<'_>,
+        receipt: &Receipt,
+        trace: &Trace,
+        cost: u64,
+        now_us: u64,
+    ) {
+        let BucketCell { bucket, hash, by: NumberedRule { rule, .. }, .. } = *cell;
+        let kept = self.kept(cell, now_us);
+        let Some(before) = trace.floor.filter(|_| trace.birth == named(bucket, self.birth(hash))) else {
+            return;
+        };
+        if bucket.floors.of(hash, now_us) == trace.after {
+            bucket.floors.set(hash, before, now_us);
+        }
+        if kept.state.until_us <= now_us || self.may_depend(cell, now_us) {
+            return;
+        }
+        let end = rule.level(trace.after, receipt.at_us());
+        let found = end.saturating_sub(cost.saturating_mul(rule.per_unit()));
+        // These units have not moved: later refunds have not lowered the bucket below them.
+        let last = Spent { cost, found, given_since: 0, ..told(cell, receipt, trace) };
+        let (after, given) = rule.give_back(kept.state, now_us, &last, cost);
+        self.gives(cell, kept, after, given, now_us);
+    }
+
+    /// Stores the state after a refund, which does not sink below the floor.
+    pub(super) fn gives(
+        &mut self,
+        cell: &BucketCell<'_>,
+        kept: SlotWords,
+        after: State,
+        given: u64,
+        now_us: u64,
+    ) {
+        let (BucketCell { bucket, hash, .. }, rule) = (*cell, &cell.by.rule);
+        let floor = bucket.floors.of(hash, now_us);
+        if floor == State::REST {
+            return self.given(cell, SlotWords { state: after, ..kept }, given, now_us);
+        }
+        let state = above(rule, floor, kept.state, after, now_us);
+        let level = rule.level(kept.state, now_us);
+        // Units from behind the floor have taken places before it, and it is unknown which: from now on, all of them count as the
+        // first in the bucket, which drain at once.
+        let given = if level > rule.level(state, now_us) { level } else { 0 };
+        self.given(cell, SlotWords { state, ..kept }, given, now_us);
     }
 }
 
@@ -297,4 +447,57 @@ fn entering(cell: &BucketCell<'_>, shard: &mut Shard, now_us: u64, at_us: u64, c
 #[expect(clippy::cast_possible_truncation, reason = "the lower half is the birth")]
 fn entered(trace: &Trace) -> EntryRef {
     EntryRef { at_us: trace.after.until_us, birth: trace.birth as u32 }
+}
+
+/// A set or shard: the number of its bucket and its index there. It defines the lock order.
+pub(super) type Spot = (u64, usize);
+
+/// One bucket of one ask.
+///
+/// An ask about a policy of three quotas is three cells. Cells of one call that are about the same
+/// state are twins and share a place.
+#[derive(Clone, Copy)]
+pub(super) struct BucketCell<'a> {
+    pub(super) bucket: &'a Bucket,
+    pub(super) ask: Ask<'a>,
+    pub(super) hash: u64,
+    /// How the ask counts: by the rule of the policy's quota, or by a rule that the key brings.
+    pub(super) by: NumberedRule,
+    /// The ask that it belongs to, and the quota of that ask's policy.
+    pub(super) at: (u8, u8),
+    pub(super) spot: Spot,
+    /// The index of its place among the locked ones.
+    pub(super) place: usize,
+}
+
+impl BucketCell<'_> {
+    /// The key in a log, and the rule by which the ask counts it; for a bucket of logs.
+    pub(super) fn in_log(&self) -> (u64, &SlidingLog) {
+        (self.hash, self.by.rule.log().expect("a bucket of logs has rules of logs"))
+    }
+
+    /// Whether both are about the same state.
+    pub(super) fn is_twin_of(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.bucket.number == other.bucket.number
+    }
+}
+
+/// The locked places of one decision.
+pub(super) type LockedSets<'a> = SmallVec<[LockedSet<'a>; 4]>;
+
+/// The state `after` a refund, or the floor if it is higher; never higher than the state `before`.
+fn above(rule: &Rule, floor: State, before: State, after: State, now_us: u64) -> State {
+    let [lowest, before_level, level] = [floor, before, after].map(|state| rule.weight(state, now_us));
+    match level < lowest {
+        true if before_level < lowest => before,
+        true => floor,
+        false => after,
+    }
+}
+
+impl Bucket {
+    /// Removes the floor of a key that was forgotten on request, or handed over: its bucket has no lease any more.
+    pub(super) fn has_no_floor(&self, key: u64) {
+        self.floors.set(key, State::REST, 0);
+    }
 }

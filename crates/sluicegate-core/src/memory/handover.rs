@@ -11,13 +11,11 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::bucket::Bucket;
-use super::buckets::Buckets;
+use super::buckets::{Bucket, BucketReplacement, Buckets, Heir};
+use super::change::{BucketCell, LockedSets};
 use super::home::LockedSet;
 use super::logs::LogCopy;
-use super::place::{BucketCell, LockedSets};
-use super::plans::NumberedRule;
-use super::replaced::{BucketReplacement, Heir};
+use super::slot::NumberedRule;
 use super::store::PolicyBuckets;
 use super::table::SlotWords;
 use crate::algorithm::{Rule, State, Units};

@@ -8,7 +8,7 @@ use std::sync::MutexGuard;
 
 use super::context::StoreContext;
 use super::logs::{LogCopy, Logs, Shard};
-use super::plans::QuotaRules;
+use super::slot::QuotaRules;
 use super::table::{self, Locked, SlotWords, Table};
 use crate::algorithm::Rule;
 use crate::policy::{OnFull, Policy};

@@ -27,16 +27,16 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `store`, `buckets` | the store, and the quotas of a policy with what replaces them |
 //! | `table` | the sets: slots, tags, the lock, evictions |
 //! | `logs` | sliding logs, with lists as states |
+//! | `slot` | the words of a state, and the rules by which keys are counted |
+//! | `home` | one interface to tables and logs |
 //! | `context` | sizes, time, hash and numbers, the same for all buckets of a store |
-//! | `home`, `place` | one interface to both |
-//! | `plans` | the rules for keys that bring quotas of their own |
 //! | `decide` | the ways of deciding; the general one handles all cases |
-//! | `change` | the effect of an ask on a state |
-//! | `bucket`, `handover` | a policy's quotas, and the handover of keys when it is replaced |
-//! | `ahead`, `account` | reserved turns, units given back |
-//! | `leases`, `floors`, `beside` | units that instances have leased; the lowest level of a bucket meanwhile; maps for few keys |
+//! | `change` | the effect of an ask on a state, leases among them |
+//! | `handover` | the handover of keys when a policy is replaced |
+//! | `beside` | facts about few keys: accounts, reserved turns, floors |
 //!
 //! # Locking
 //! Sets and shards of one decision are locked together, each once, in the order of their buckets'
@@ -45,27 +45,17 @@
 //! clock is read under the locks if a state is not a level, so that the times in one state
 //! never go backwards.
 
-mod account;
-mod ahead;
 mod beside;
-mod bucket;
 mod buckets;
-mod builder;
 mod change;
 mod context;
-mod debtors;
 mod decide;
-mod floors;
 mod handover;
 mod home;
-mod leases;
 mod logs;
-mod place;
-mod plans;
-mod replaced;
+mod slot;
 mod store;
 mod table;
 
-pub use self::builder::MemoryStoreBuilder;
-pub use self::store::MemoryStore;
+pub use self::store::{MemoryStore, MemoryStoreBuilder};
 pub use crate::status::MemoryStats;

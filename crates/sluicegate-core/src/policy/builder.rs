@@ -1,13 +1,13 @@
-//! Putting a [`Policy`] together.
+//! Puts a [`Policy`] together ([`PolicyBuilder`]) from its quotas and its settings ([`PolicySettings`]), or reports their mistakes.
 
 use std::time::Duration;
 
-use super::Policy;
-use super::options::{OnExceeded, OnFull, OnOutage, PolicyMode};
-use super::settings::PolicySettings;
-use super::suspension::SuspensionDraft;
+use super::suspension::{Suspension, SuspensionDraft, check_ending, is_of_suspension};
 use super::tightening::TighteningDraft;
-use crate::algorithm::{Algorithm, Anchor, Drain, Refill};
+use super::{
+    MAX_QUOTAS, OnExceeded, OnFull, OnOutage, Policy, PolicyMode, PolicyQuota, Tightening, check_name,
+};
+use crate::algorithm::{Algorithm, Anchor, Drain, Refill, Rule};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::{IntoQuota, Quota};
 
@@ -102,6 +102,128 @@ impl Policy {
     /// when in doubt.
     pub fn gcra(name: impl Into<String>, quota: impl IntoQuota) -> PolicyBuilder {
         Self::builder(name, Algorithm::Gcra, quota)
+    }
+
+    /// The treatment of a request that exceeds it.
+    pub fn on_exceeded(&self) -> OnExceeded {
+        self.settings.on_exceeded
+    }
+
+    /// The treatment of a request while the store cannot be reached.
+    pub fn on_outage(&self) -> OnOutage {
+        self.settings.on_outage
+    }
+
+    /// Whether it is enforced, only tried out, or off.
+    #[inline]
+    pub fn mode(&self) -> PolicyMode {
+        self.settings.mode
+    }
+
+    /// Whether it is hidden from clients: enforced, but not in header fields or bodies.
+    pub fn is_hidden(&self) -> bool {
+        self.settings.is_hidden
+    }
+
+    /// The name that it is counted under: its own, or that of [all of its kind](super::PolicyBuilder::counted_as).
+    pub fn counted_as(&self) -> &str {
+        self.settings.counted_as.as_deref().unwrap_or(&self.name)
+    }
+
+    /// Whether the store keeps account of refunds, so that they are exact.
+    #[inline]
+    pub fn gives_back(&self) -> bool {
+        self.settings.gives_back
+    }
+
+    /// Whether refused requests spend from it; see [`count_rejected`](super::PolicyBuilder::count_rejected).
+    #[inline]
+    pub fn counts_rejected(&self) -> bool {
+        self.settings.counts_rejected
+    }
+
+    /// The number of keys that a store of fixed size makes room for, if this policy sets it.
+    pub fn table_size(&self) -> Option<usize> {
+        self.settings.keys
+    }
+
+    /// The treatment of the least indebted key of a store of fixed size that is full.
+    pub fn on_full(&self) -> OnFull {
+        self.settings.on_full
+    }
+
+    /// Its version, if it has one: on a store that several instances share, the highest decides.
+    pub fn version(&self) -> Option<u64> {
+        self.settings.version
+    }
+
+    /// The quota that it has while its requests are unusual, if it is set.
+    pub fn tightening(&self) -> Option<Tightening> {
+        self.settings.tightening
+    }
+
+    /// Whether keys may bring [quotas of their own](crate::RateLimiter::with_quotas); then a store keeps with each key
+    /// the quotas that it was counted by.
+    #[inline]
+    pub fn takes_quotas(&self) -> bool {
+        self.settings.takes_quotas
+    }
+
+    /// This policy in another mode: for [`RateLimiter::replace`](crate::RateLimiter::replace), under which keys stay as
+    /// they are.
+    #[must_use]
+    pub fn in_mode(&self, mode: PolicyMode) -> Self {
+        self.set(|settings| settings.mode = mode)
+    }
+
+    /// This policy, keeping account of refunds; see [`refunds`](super::PolicyBuilder::refunds).
+    #[must_use]
+    pub fn with_refunds(&self) -> Self {
+        self.set(|settings| settings.gives_back = true)
+    }
+
+    /// This policy with room for another number of keys, on a store of fixed size; see
+    /// [`table_size`](super::PolicyBuilder::table_size). At least one, at most 2^31.
+    ///
+    /// ```
+    /// use sluicegate_core::Policy;
+    ///
+    /// // A small table is enough to test that the policy can be opened.
+    /// let api = Policy::gcra("api", "100/min").table_size(100_000_000).build()?;
+    /// assert_eq!(api.with_table_size(1).table_size(), Some(1));
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn with_table_size(&self, keys: usize) -> Self {
+        self.set(|settings| settings.keys = Some(keys.clamp(1, MOST_KEYS)))
+    }
+
+    /// The policy with room for the quotas of keys; see [`takes_quotas`](Self::takes_quotas).
+    #[must_use]
+    pub fn taking_quotas(&self) -> Self {
+        self.set(|settings| settings.takes_quotas = true)
+    }
+
+    /// Whether both decide alike, whatever they remember for refunds and the quotas of keys.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let whole = |policy: &Self| policy.with_refunds().taking_quotas();
+        self == other || whole(self) == whole(other)
+    }
+
+    /// The policy with the additional memory of an open one, for refunds and the quotas of keys.
+    #[cfg(feature = "limiter")]
+    pub(crate) fn remembering_as(&self, open: &Self) -> Self {
+        self.set(|settings| {
+            settings.gives_back |= open.settings.gives_back;
+            settings.takes_quotas |= open.settings.takes_quotas;
+        })
+    }
+
+    /// The policy with changed settings.
+    fn set(&self, change: impl FnOnce(&mut PolicySettings)) -> Self {
+        let mut policy = self.clone();
+        change(&mut policy.settings);
+        policy
     }
 }
 
@@ -359,5 +481,226 @@ impl PolicyBuilder {
     pub fn version(mut self, version: u64) -> Self {
         self.settings.version = Some(version);
         self
+    }
+
+    /// Checks the parts and puts them together.
+    ///
+    /// # Errors
+    /// A name outside `[A-Za-z0-9][A-Za-z0-9._-]{0,63}` or with an ending reserved for [suspensions](Self::suspend), an impossible
+    /// suspension, more than 16 quotas, room for 0 keys or more than 2^31, two quotas with one label in headers,
+    /// and everything that [`Rule::new`] refuses. The message names the value and what would be accepted.
+    pub fn build(self) -> Result<Policy, ConfigError> {
+        check_name("policy name", &self.name)?;
+        check_ending(&self.name)?;
+        if let Some(counted_as) = &self.settings.counted_as {
+            check_name("name that a policy is counted as", counted_as)
+                .map_err(|error| error.in_policy(&self.name))?;
+        }
+        self.assembled()
+    }
+
+    /// [`build`](Self::build) without the check of the name.
+    pub(super) fn assembled(self) -> Result<Policy, ConfigError> {
+        self.with_tightening()?.put_together()
+    }
+
+    /// [`assembled`](Self::assembled) of parts whose tightening is checked.
+    pub(super) fn put_together(mut self) -> Result<Policy, ConfigError> {
+        let is_of_suspension = is_of_suspension(&self.name);
+        let suspension = self.suspension.take().map(|draft| draft.build(&self.name));
+        let suspension = suspension.transpose().map_err(|error| error.in_policy(&self.name))?;
+        let room = MAX_QUOTAS - suspension.as_ref().map_or(0, Suspension::buckets);
+        if (room + 1..=MAX_QUOTAS).contains(&self.quotas.len()) {
+            let problem = format!(
+                "a policy of {} quotas leaves no room for its suspension: use {room} quotas at most",
+                self.quotas.len()
+            );
+            return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS - 1));
+        }
+        if self.quotas.is_empty() {
+            let problem = "a policy without a quota: give it one, as 5/min".to_owned();
+            return Err(self.error(ConfigErrorKind::Policy, problem));
+        }
+        if self.quotas.len() > MAX_QUOTAS {
+            let problem = format!("a policy of {} quotas: at most {MAX_QUOTAS} fit", self.quotas.len());
+            return Err(self.error(ConfigErrorKind::TooManyQuotas, problem).in_quota(MAX_QUOTAS));
+        }
+        let algorithm_of = |quota: &Result<Quota, ConfigError>| {
+            quota.as_ref().ok().and_then(Quota::algorithm).unwrap_or(self.algorithm)
+        };
+        let queue = self.quotas.iter().position(|(_, quota)| algorithm_of(quota).is_queue());
+        if let Some(queue) = queue.filter(|_| self.quotas.len() > 1) {
+            let problem = "a queue has one quota, because it spaces its output in one way: put the others into policies of their own";
+            return Err(self
+                .error(ConfigErrorKind::QueueOfSeveral, problem.to_owned())
+                .in_quota(queue.max(1)));
+        }
+        if let Some(keys) = self.settings.keys.filter(|keys| !(1..=MOST_KEYS).contains(keys)) {
+            let problem = format!("it cannot have room for {keys} keys: use 1 to {MOST_KEYS}");
+            return Err(self.error(ConfigErrorKind::Policy, problem));
+        }
+        let mut quotas: Vec<PolicyQuota> = Vec::with_capacity(self.quotas.len());
+        let single = self.quotas.len() == 1;
+        // The policy takes the algorithm of its first quota, and other quotas name theirs only if it differs, however
+        // they were written: so policies that decide alike are equal.
+        let first = algorithm_of(&self.quotas[0].1);
+        for (index, (id, quota)) in self.quotas.iter().enumerate() {
+            let here = |error: ConfigError| error.in_policy(&self.name).in_quota(index);
+            let algorithm = algorithm_of(quota);
+            let quota = quota.clone().map_err(here)?;
+            let quota = quota.with_algorithm(Some(algorithm).filter(|own| *own != first));
+            let rule = Rule::new(algorithm, quota).map_err(here)?;
+            if rule.begins() && self.settings.on_full == OnFull::Inherit {
+                let problem = format!(
+                    "{quota} starts a key that is not known with less than its burst, so none can inherit what another owes: use `on_full` forget, or leave the start out"
+                );
+                return Err(here(ConfigError::new(ConfigErrorKind::Policy, problem)));
+            }
+            let rule = self.settings.debt.map_or(rule, |units| rule.with_debt(units));
+            let rule = if self.settings.is_part { rule.rounding_up() } else { rule };
+            let label = match id {
+                Some(id) => {
+                    check_name("quota id", id).map_err(here)?;
+                    format!("{}.{id}", self.name)
+                }
+                None if single => self.name.clone(),
+                None => format!("{}.{}", self.name, period_label(quota)),
+            };
+            if quotas.iter().any(|other| other.label == label) {
+                let problem = format!(
+                    "two of its quotas are called {label:?} in headers: give one a name of its own with `named`"
+                );
+                return Err(here(ConfigError::new(ConfigErrorKind::SameLabel, problem)));
+            }
+            quotas.push(PolicyQuota { quota, algorithm, rule, id: id.clone(), label });
+        }
+        if let OnOutage::Quota(quota) = self.settings.on_outage {
+            Self { algorithm: first, ..self.clone() }.alone(quota)?;
+        }
+        Ok(Policy {
+            name: self.name,
+            algorithm: first,
+            quotas,
+            settings: self.settings,
+            suspension,
+            is_of_suspension,
+        })
+    }
+
+    /// This policy with only one quota, by which a process decides in an outage.
+    pub(super) fn alone(self, quota: Quota) -> Result<Policy, ConfigError> {
+        let settings = PolicySettings { on_outage: OnOutage::Local, tightening: None, ..self.settings };
+        let alone = Self { quotas: vec![(None, Ok(quota))], settings, suspension: None, ..self };
+        let name = alone.name.clone();
+        alone.assembled().map_err(|error| {
+            let problem = format!("in an outage, by {quota}: {}", error.problem());
+            ConfigError::new(error.kind(), problem).in_policy(&name)
+        })
+    }
+
+    fn error(&self, kind: ConfigErrorKind, problem: String) -> ConfigError {
+        ConfigError::new(kind, problem).in_policy(&self.name)
+    }
+}
+
+/// The most keys that a table can be made for.
+pub(crate) const MOST_KEYS: usize = 1 << 31;
+
+/// `5/30s` is called `30s`, `100/min` `1min`, `1000/month in Asia/Seoul` `1month`.
+fn period_label(quota: Quota) -> String {
+    if let Some(period) = quota.calendar() {
+        return format!("1{}", period.to_string().split(' ').next().unwrap_or_default());
+    }
+    let text = Quota::new(1, quota.period()).to_string();
+    let period = text.trim_start_matches("1/");
+    if period.starts_with(|c: char| c.is_ascii_digit()) { period.to_owned() } else { format!("1{period}") }
+}
+
+/// The settings of a policy besides its name, algorithm, quotas and suspension, shared by the builder and the
+/// policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct PolicySettings {
+    pub(super) on_exceeded: OnExceeded,
+    pub(super) on_outage: OnOutage,
+    pub(super) mode: PolicyMode,
+    pub(super) is_hidden: bool,
+    /// The name in metrics; by default the policy's own.
+    pub(super) counted_as: Option<String>,
+    pub(super) gives_back: bool,
+    /// Whether keys may bring quotas of their own.
+    pub(super) takes_quotas: bool,
+    pub(super) counts_rejected: bool,
+    pub(super) version: Option<u64>,
+    /// The highest debt in units; by default the rule's.
+    pub(super) debt: Option<u64>,
+    /// The number of keys that a store of fixed size makes room for; by default the store's setting.
+    pub(super) keys: Option<usize>,
+    pub(super) on_full: OnFull,
+    pub(super) tightening: Option<Tightening>,
+    /// Whether it is one of the parts of a split policy, which together count no less than the whole.
+    pub(super) is_part: bool,
+}
+
+/// No type implements it, because a policy has no key.
+#[diagnostic::on_unimplemented(
+    message = "a policy has no key",
+    label = "whose bucket a request spends from is said by a limit",
+    note = "put the policy on a store, and give the key to its limit: `Limit::new(Policy::gcra(\"api\", \"5/min\").on(&store)?).key(..)`",
+    note = "without HTTP each call names its key: `limiter.check(\"ada\")`"
+)]
+#[expect(unnameable_types, reason = "nobody shall implement it")]
+pub trait KeyOfPolicy {}
+
+/// No type implements it, because a quota alone does not name its algorithm.
+#[diagnostic::on_unimplemented(
+    message = "a policy is made by the name of its algorithm",
+    label = "by which algorithm is this counted?",
+    note = "write `Policy::gcra(\"api\", \"5/min\")` where any will do, or `sliding_log`, `sliding_counter`, `fixed_window`, `token_bucket`, `leaky_bucket`, `leaky_queue`",
+    note = "where it is chosen at run time: `Policy::builder(\"api\", algorithm, \"5/min\")`"
+)]
+#[expect(unnameable_types, reason = "nobody shall implement it")]
+pub trait QuotaOfNoAlgorithm {
+    fn never(self) -> PolicyBuilder;
+}
+
+impl PolicyBuilder {
+    /// Never compiles: the key belongs to a limit.
+    #[doc(hidden)]
+    pub fn key(self, _: impl KeyOfPolicy) -> Self {
+        self
+    }
+}
+
+impl Policy {
+    /// Never compiles: each algorithm has a constructor.
+    #[doc(hidden)]
+    #[expect(clippy::new_ret_no_self, reason = "all constructors make a builder")]
+    pub fn new(_: impl Into<String>, quota: impl QuotaOfNoAlgorithm) -> PolicyBuilder {
+        quota.never()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_of_one_policy_are_told_apart() {
+        let policy = Policy::gcra("payment", "5/min").and("2/10s").and("100/d").named("day").build().unwrap();
+        let labels: Vec<_> = policy.quotas().iter().map(PolicyQuota::label).collect();
+        assert_eq!(labels, ["payment.1min", "payment.10s", "payment.day"]);
+        assert_eq!(policy.to_string(), "payment: 5/min, 2/10s, 100/d (gcra)");
+        let twins = Policy::gcra("payment", "5/min").and("7/60s").build().unwrap_err().to_string();
+        assert!(twins.contains("\"payment.1min\"") && twins.contains("named"), "{twins}");
+    }
+
+    #[test]
+    fn a_bad_name_or_quota_is_named() {
+        for name in ["", "Ü", "a b", "Log in", "-x", &"x".repeat(65)] {
+            let message = Policy::gcra(name, "5/min").build().unwrap_err().to_string();
+            assert!(message.contains("cannot be a policy name"), "{message}");
+        }
+        let message = Policy::gcra("login", "five/min").build().unwrap_err().to_string();
+        assert!(message.starts_with("policy \"login\": \"five/min\" is not a quota"), "{message}");
     }
 }

@@ -2,8 +2,7 @@
 
 #[cfg(feature = "limiter")]
 use super::OnOutage;
-use super::builder::PolicyBuilder;
-use super::settings::PolicySettings;
+use super::builder::{PolicyBuilder, PolicySettings};
 use super::tightening::TighteningDraft;
 use super::{Policy, PolicyQuota};
 use crate::algorithm::{Algorithm, Anchor, Drain, Refill};

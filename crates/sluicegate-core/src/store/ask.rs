@@ -1,9 +1,18 @@
-//! The input of a store: [`Ask`], with its [`Mode`].
+//! The input of a store ([`Ask`], with its [`Mode`]), and its output: [`Judged`] for each quota, [`judge`] for all of them, alike for all
+//! stores, and the answer to come ([`DecisionFuture`]).
 
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use super::prepared::{OwnQuotas, PreparedPolicy};
+use crate::algorithm::{Balance, NEVER, Rule, Slot};
+use crate::clock::micros;
+use crate::decision::{Decision, QuotaStatus};
+use crate::error::StoreError;
 use crate::key::KeyRef;
 use crate::policy::Policy;
 use crate::receipt::Receipt;
@@ -295,5 +304,276 @@ impl Mode {
     #[inline]
     pub fn asks(self) -> bool {
         self.spends() || matches!(self, Self::Peek | Self::Lease)
+    }
+}
+
+/// Combines the statuses of all quotas of a request into one decision: allowed if each of them lets it pass, and impossible if one
+/// never would. For authors of stores.
+///
+/// `at_us` is the moment of the decision, and `delay_us` the time after it at which an allowed request proceeds, both in microseconds of
+/// the store's clock. The statuses come in the order of the asks and of the quotas in their policies, and say how much was spent
+/// ([`QuotaStatus::spending`]); the decision carries the traces that are needed to give it back ([`Decision::with_traces`]).
+///
+/// # Panics
+/// When there is no quota.
+///
+/// # Example
+/// Spends from the states of one key, one per quota of its policy, or from none of them:
+///
+/// ```
+/// use sluicegate_core::algorithm::State;
+/// use sluicegate_core::store::{Judged, Mode, judge};
+/// use sluicegate_core::{Decision, Policy};
+///
+/// fn spend(policy: &Policy, states: &mut [State], cost: u64, now_us: u64) -> Decision {
+///     let quotas = policy.quotas().iter().map(|quota| quota.rule());
+///     let slots = quotas.clone().zip(&*states).map(|(rule, state)| (rule, rule.slot(*state, now_us, cost)));
+///     let judged: Vec<_> = slots.map(|(rule, slot)| Judged::new(rule, Mode::Spend, slot, now_us)).collect();
+///     // All quotas spend, or none does.
+///     let spent = if judged.iter().all(Judged::passed) { cost } else { 0 };
+///     let statuses = (0..).zip(quotas).zip(states).zip(judged).map(|(((quota, rule), state), judged)| {
+///         if spent > 0 {
+///             *state = rule.spend(*state, now_us, now_us, spent);
+///         }
+///         let opens_us = |cost| rule.slot(*state, now_us, cost).opens_us;
+///         judged.status((0, quota), rule.balance(*state, now_us), now_us, opens_us).spending(spent)
+///     });
+///     judge(now_us, 0, statuses)
+/// }
+///
+/// let policy = Policy::gcra("search", "5/min").and("2/s").build()?;
+/// let mut states = [State::REST; 2];
+/// assert!(spend(&policy, &mut states, 2, 0).is_allowed());
+/// let refused = spend(&policy, &mut states, 1, 0);
+/// assert_eq!((refused.capacity(), refused.retry_after().map(|wait| wait.as_millis())), (2, Some(500)));
+/// assert_eq!(refused.quotas()[0].remaining(), 3, "a refusal spends nothing anywhere");
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[inline]
+pub fn judge(at_us: u64, delay_us: u64, quotas: impl IntoIterator<Item = QuotaStatus>) -> Decision {
+    Decision::of(at_us, delay_us, quotas)
+}
+
+/// Whether one quota lets an ask pass, and when. For authors of stores.
+///
+/// It has two times: when the cost would *pass*, and when it *departs*. They differ under a
+/// reservation, which passes now and departs at its turn, and in a queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Judged {
+    slot: Slot,
+    passed: bool,
+    /// When the same ask would pass.
+    passes_us: u64,
+}
+
+impl Judged {
+    /// Judges an ask whose cost could pass at this slot, by its [mode](Mode::asks): a spend passes now or not at
+    /// all, a reservation may wait, and a report always passes.
+    #[inline]
+    pub fn new(rule: &Rule, mode: Mode, slot: Slot, now_us: u64) -> Self {
+        let (passed, passes_us) = match mode {
+            Mode::Reserve { longest } => {
+                let soonest_us = slot.departs_us.saturating_sub(micros(longest));
+                // No request waits outside of a full queue.
+                let passes_us = if rule.is_queue() { soonest_us.max(slot.opens_us) } else { soonest_us };
+                (slot.opens_us != NEVER && passes_us <= now_us, passes_us)
+            }
+            Mode::Lease => (true, now_us),
+            mode if mode.asks() => (slot.opens_us <= now_us, slot.opens_us),
+            _ => (true, now_us),
+        };
+        Self { slot, passed, passes_us }
+    }
+
+    /// An ask that passes now.
+    #[inline]
+    pub fn passing(now_us: u64) -> Self {
+        Self { slot: Slot::at(now_us), passed: true, passes_us: now_us }
+    }
+
+    /// An ask that passes at `passes_us`, and not before.
+    pub fn refused_until(passes_us: u64) -> Self {
+        Self { slot: Slot::at(passes_us), passed: false, passes_us }
+    }
+
+    /// Whether the ask passes.
+    #[inline]
+    pub fn passed(&self) -> bool {
+        self.passed
+    }
+
+    /// When a passing spend proceeds, in microseconds of the store's clock.
+    #[inline]
+    pub fn departs_us(&self) -> u64 {
+        self.slot.departs_us
+    }
+
+    /// The status of the quota after the ask; `opens_us` says when a cost would pass now ([`Slot::opens_us`]). `place` is the index of
+    /// the policy among the asks, and of the quota in the policy.
+    #[inline]
+    pub fn status(
+        &self,
+        place: (u8, u8),
+        balance: Balance,
+        now_us: u64,
+        opens_us: impl FnOnce(u64) -> u64,
+    ) -> QuotaStatus {
+        let status = QuotaStatus::of(place, balance);
+        match self.slot.opens_us {
+            _ if self.passed && balance.remaining < balance.capacity => {
+                let more = balance.remaining.saturating_add(1);
+                status.with_more_after_us(opens_us(more).saturating_sub(now_us))
+            }
+            _ if self.passed => status,
+            NEVER => status.impossible(),
+            _ => status.refused_for_us(self.passes_us.saturating_sub(now_us)),
+        }
+    }
+}
+
+/// A decision, ready or still to come: a future that is ready at once if the store is in memory.
+///
+/// # Cancel safety
+/// Dropping it gives nothing back and prevents nothing: the store completes the call, polled or not.
+///
+/// Code that is not async asks with [`now`](Self::now):
+///
+/// ```
+/// use sluicegate_core::store::DecisionFuture;
+/// use sluicegate_core::{MemoryStore, Policy};
+///
+/// let login = Policy::gcra("login", "5/min").on(&MemoryStore::new())?;
+/// match login.check("ada").now() {
+///     Ok(answer) => assert!(answer?.is_allowed()),
+///     // Only for a store over a network: await it, or block on it.
+///     Err(pending) => drop::<DecisionFuture>(pending),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a decision says whether the request may go on"]
+pub struct DecisionFuture(FutureState);
+
+/// A decision, or why there is none.
+pub(crate) type DecideResult = Result<Decision, StoreError>;
+
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a decision that is ready takes no allocation, however many numbers it has"
+)]
+enum FutureState {
+    Ready(Option<DecideResult>),
+    Pending(Pin<Box<dyn Future<Output = DecideResult> + Send>>),
+}
+
+impl DecisionFuture {
+    /// A decision that is known now.
+    #[inline]
+    pub fn ready(result: Result<Decision, StoreError>) -> Self {
+        Self(FutureState::Ready(Some(result)))
+    }
+
+    /// A decision that is still to come.
+    pub fn pending(future: impl Future<Output = Result<Decision, StoreError>> + Send + 'static) -> Self {
+        Self(FutureState::Pending(Box::pin(future)))
+    }
+
+    /// Work that begins now, with a first poll: the decision is known at once if no part of it has to wait. Work that sets a timer needs a
+    /// runtime with one.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the rest of the work.
+    pub fn polled(work: impl Future<Output = Result<Decision, StoreError>> + Send + 'static) -> Self {
+        Self::polled_boxed(Box::pin(work))
+    }
+
+    pub(crate) fn polled_boxed(mut work: Pin<Box<dyn Future<Output = DecideResult> + Send>>) -> Self {
+        match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Self::ready(answer),
+            Poll::Pending => Self(FutureState::Pending(work)),
+        }
+    }
+
+    /// Borrows the answer, if it is known without waiting: cheaper than
+    /// [`now`](Self::now), for loops that ask millions of times a second.
+    #[inline]
+    pub fn known(&self) -> Option<&Result<Decision, StoreError>> {
+        match &self.0 {
+            FutureState::Ready(result) => result.as_ref(),
+            FutureState::Pending(_) => None,
+        }
+    }
+
+    /// The answer if it is known without waiting, as it always is from a [`MemoryStore`](crate::MemoryStore);
+    /// otherwise the future again.
+    ///
+    /// # Errors
+    /// The future itself, when the answer is still to come.
+    #[inline]
+    #[expect(clippy::result_large_err, reason = "the future is handed back, not reported")]
+    pub fn now(self) -> Result<Result<Decision, StoreError>, Self> {
+        match self.0 {
+            FutureState::Ready(Some(result)) => Ok(result),
+            other => Err(Self(other)),
+        }
+    }
+
+    /// The answer after `change`: at once if it is known, otherwise when it comes. For store wrappers, to read or change an
+    /// answer.
+    ///
+    /// # Cancel safety
+    /// `change` never sees the answer of a future that is dropped before it came.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use sluicegate_core::{MemoryStore, Policy};
+    ///
+    /// let refused = Arc::new(AtomicU64::new(0));
+    /// let count = Arc::clone(&refused);
+    /// let login = Policy::gcra("login", "1/h").on(&MemoryStore::new())?;
+    /// login.check("ada").now().expect("memory answers at once")?;
+    /// let answer = login.check("ada").start().map(move |answer| {
+    ///     if answer.as_ref().is_ok_and(|decision| !decision.is_allowed()) {
+    ///         count.fetch_add(1, Ordering::Relaxed);
+    ///     }
+    ///     answer
+    /// });
+    /// // Memory has answered, so the change was made at once, without a future.
+    /// assert!(answer.known().is_some());
+    /// assert_eq!(refused.load(Ordering::Relaxed), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn map(
+        self,
+        change: impl FnOnce(Result<Decision, StoreError>) -> Result<Decision, StoreError> + Send + 'static,
+    ) -> Self {
+        match self.now() {
+            Ok(result) => Self::ready(change(result)),
+            Err(pending) => Self::pending(async { change(pending.await) }),
+        }
+    }
+}
+
+impl Future for DecisionFuture {
+    type Output = Result<Decision, StoreError>;
+
+    /// # Panics
+    /// When polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            FutureState::Ready(result) => {
+                Poll::Ready(result.take().expect("a decision is polled until it is ready, once"))
+            }
+            FutureState::Pending(future) => future.as_mut().poll(cx),
+        }
+    }
+}
+
+impl fmt::Debug for DecisionFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            FutureState::Ready(result) => f.debug_tuple("DecisionFuture").field(result).finish(),
+            FutureState::Pending(_) => f.write_str("DecisionFuture(..)"),
+        }
     }
 }

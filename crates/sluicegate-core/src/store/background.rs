@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker, ready};
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
-use super::future::{DecideResult, DecisionFuture};
+use super::ask::{DecideResult, DecisionFuture};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::support::{read, write};
 

@@ -1,12 +1,20 @@
 //! The traits of a store by which the stores around it act ([`Capabilities`]), and the messages that they pass to it ([`Notice`]).
+//!
+//! Also the places of wrappers ([`Place`]), the [short way](ShortWay) of a policy with one quota, the side of a store that the instances of a
+//! service share ([`Shared`]), and handles ([`store_handle`](crate::store_handle), [`IntoStore`]).
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::shared::cannot_share;
-use super::{Ask, Event, Inherit, Listener, Place, PreparedPolicy, Shared, SharedPermits, Store};
+use super::{
+    Ask, DecisionFuture, Event, Inherit, Listener, PreparedPolicy, QuotaStatus, SharedPermits, Store,
+};
 use crate::clock::{Clock, SystemClock};
-use crate::error::ConfigError;
+use crate::error::{ConfigError, ConfigErrorKind, StoreError};
+use crate::key::KeyRef;
 
 /// The traits of a store that other stores and limiters act by. They are those of the store and its inner stores together.
 ///
@@ -181,4 +189,268 @@ impl dyn Store {
     pub fn replaced(&self, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
         self.notify(&Notice::Replaced { old, new, inherit });
     }
+}
+
+/// The place of a store wrapper among the others of this family, from inside out.
+///
+/// | wrong order | effect of the outer store |
+/// |---|---|
+/// | `Resilient` around `Leased` | take answers out of leases for answers of the store, and never open its breaker |
+/// | `Leased` around `DenyCache` | wait for a refill that the cache refuses |
+/// | any around itself | do its work twice |
+///
+/// So a wrapper goes only around those of lower places. A store without a place goes anywhere.
+///
+/// ```
+/// use sluicegate_core::store::Place;
+///
+/// assert!(Place::DenyCache > Place::Leased && Place::Leased > Place::Resilient);
+/// assert_eq!(Place::Shard.to_string(), "Sharded or Regional");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Place {
+    /// Divides quotas among several buckets or several stores: `Sharded`, `Regional`.
+    Shard,
+    /// Survives the outage of the inner store: `Resilient`.
+    Resilient,
+    /// Spends locally from batches of units: `Leased`.
+    Leased,
+    /// Refuses locally what the store has refused: `DenyCache`.
+    DenyCache,
+    /// Counts all decisions: `Observed`.
+    Observed,
+}
+
+impl Place {
+    /// All places, the innermost first.
+    pub const ALL: [Self; 5] = [Self::Shard, Self::Resilient, Self::Leased, Self::DenyCache, Self::Observed];
+
+    /// Checks that a wrapper of this place may go around that store. Call it when the wrapper is built. A
+    /// [`Wrap`](crate::wrap::Wrap) with a place is checked again whenever a policy is opened.
+    ///
+    /// # Errors
+    /// [`ConfigErrorKind::Store`] when the store has this place or a higher one.
+    ///
+    /// ```
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_resilient::Resilient;
+    ///
+    /// let resilient = Resilient::new(MemoryStore::new());
+    /// let error = Resilient::builder(&resilient).build().unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "Resilient is around a store that is Resilient already: the order, from outside in, is \
+    ///      Observed, DenyCache, Leased, Resilient, Sharded or Regional"
+    /// );
+    /// ```
+    pub fn around(self, store: &dyn Store) -> Result<(), ConfigError> {
+        match store.place() {
+            Some(within) if within >= self => {
+                let order: Vec<_> = Self::ALL.iter().rev().map(Self::to_string).collect();
+                let problem = format!(
+                    "{self} is around a store that is {within} already: the order, from outside in, is {}",
+                    order.join(", ")
+                );
+                Err(ConfigError::new(ConfigErrorKind::Store, problem))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The names of the stores of this place.
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Shard => "Sharded or Regional",
+            Self::Resilient => "Resilient",
+            Self::Leased => "Leased",
+            Self::DenyCache => "DenyCache",
+            Self::Observed => "Observed",
+        })
+    }
+}
+
+/// Spends from the single quota of one policy, and does nothing else. A [`Store`](super::Store) may offer it for a policy, so that a
+/// check of one key makes no [`Ask`](super::Ask) and looks up nothing that was known when the policy was opened.
+///
+/// It decides as the store does, and leaves all cases to the store that one look at the key does not decide.
+pub trait ShortWay: Send + Sync {
+    /// Spends `cost` units of the key if they fit now, or refuses them, and counts the refusal if it counts towards a suspension. `otherwise`
+    /// asks the store in all other cases; nothing has been spent or counted then.
+    ///
+    /// `told` hears the moment of a decision that was made without an ask, in microseconds of the store's clock, and the status of the
+    /// quota, before the answer is written: a decision is large, and a wrapper that looked at it afterwards would copy it. No lock
+    /// is held meanwhile.
+    ///
+    /// # Errors
+    /// As [`Store::decide`](super::Store::decide).
+    ///
+    /// # Cancel safety
+    /// As [`Store::decide`](super::Store::decide).
+    #[expect(clippy::type_complexity, reason = "a name for it would be one more to learn")]
+    fn spend(
+        &self,
+        key: &KeyRef<'_>,
+        cost: u64,
+        told: Option<&dyn Fn(u64, &QuotaStatus)>,
+        otherwise: &dyn Fn() -> DecisionFuture,
+    ) -> DecisionFuture;
+
+    /// Whether it is certain without a call that this key is at rest under the policy, so that a peek at it can be left out.
+    /// By default it is `false`.
+    fn is_at_rest(&self, key: &KeyRef<'_>) -> bool {
+        _ = key;
+        false
+    }
+}
+
+/// What all instances of a service share through their store: a few bytes, such as operators' overrides, and permits. Authors of stores
+/// offer it by [`Capabilities::shared`](super::Capabilities::shared).
+pub trait Shared: Send + Sync {
+    /// Writes, if the store still has the value that the writer has read, and returns the value that it has then; without a write, it only
+    /// reads. The value is empty at first, and after the store has lost it.
+    ///
+    /// # Contract
+    /// It starts its work when it is called, and finishes it even if the future is dropped. The listeners of the store receive
+    /// the bytes that this or any other call reads or writes, by [`Event::Shared`](super::Event::Shared); a store passes new
+    /// listeners the last bytes that it knows, and looks for changes every few seconds.
+    fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture;
+
+    /// Keeps the permits of a limit on requests under way for all instances of the service, from now on. By default it cannot.
+    ///
+    /// # Errors
+    /// When the store cannot share permits.
+    fn share_permits(&self, permits: &Arc<dyn SharedPermits>) -> Result<(), ConfigError> {
+        Err(cannot_share(permits))
+    }
+}
+
+/// The error of a store that instances share, and that cannot share permits.
+pub(super) fn cannot_share(permits: &Arc<dyn SharedPermits>) -> ConfigError {
+    let problem = format!(
+        "the store cannot share the permits of {:?} among instances: put it on a single Redis store, or use `build`",
+        permits.name()
+    );
+    ConfigError::new(ConfigErrorKind::Unsupported, problem)
+}
+
+/// The current value, or the reason why it is unknown.
+pub type SharedFuture = Pin<Box<dyn Future<Output = Result<Arc<[u8]>, StoreError>> + Send>>;
+
+/// The value to write, for [`Shared::exchange`].
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it is what a compare-and-set takes, and nothing else")]
+pub struct Write<'a> {
+    /// The value that is replaced; it has to match to the byte.
+    pub over: &'a [u8],
+    /// The new value.
+    pub bytes: &'a [u8],
+    /// The time for which it is needed; after that the store may forget it.
+    pub keep: Duration,
+}
+
+/// A store to put policies on: [`MemoryStore`](crate::MemoryStore) or another handle, by value or by reference, or an
+/// `Arc<dyn Store>`, if the store is chosen at run time.
+///
+/// Every `Into<Arc<dyn Store>>` implements it; it exists so that the compiler can explain a missing implementation.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sluicegate_core::{ConfigError, MemoryStore, Policy, RateLimiter, Store};
+///
+/// fn limiters(shared: Option<Arc<dyn Store>>) -> Result<[RateLimiter; 2], ConfigError> {
+///     let store = shared.unwrap_or_else(|| MemoryStore::new().into());
+///     let login = Policy::gcra("login", "5/min").on(Arc::clone(&store))?;
+///     let search = Policy::gcra("search", "10/s").on(store)?;
+///     Ok([login, search])
+/// }
+/// # limiters(None).map(drop)?;
+/// # Ok::<(), ConfigError>(())
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no store",
+    label = "a store is expected here",
+    note = "a store is a handle already, which clones share: write `MemoryStore::new()` or `&store`, without an `Arc` around it",
+    note = "an `Arc<dyn Store>` goes by value: `Arc::clone(store)` of a `store: &Arc<dyn Store>`; there is none behind a `&dyn Store`",
+    note = "a generic function takes `impl IntoStore` instead of `impl Store`"
+)]
+pub trait IntoStore: Into<Arc<dyn Store>> {}
+
+#[diagnostic::do_not_recommend]
+impl<S: Into<Arc<dyn Store>>> IntoStore for S {}
+
+/// Makes a type a handle to a store: policies are put on it by value or by reference. For authors of stores.
+///
+/// The type is a tuple struct with an `Arc` of the [`Store`](crate::Store) as its first field. With a getter after its name,
+/// `Debug` shows the value of the getter.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sluicegate_core::limiter::Inherit;
+/// use sluicegate_core::store::{Ask, DecisionFuture};
+/// use sluicegate_core::wrap::{Within, Wrap};
+/// use sluicegate_core::{ConfigError, MemoryStore, Policy, store_handle};
+///
+/// /// A store that only forwards.
+/// #[derive(Clone)]
+/// pub struct Through(Arc<Front>);
+///
+/// store_handle!(Through, title);
+///
+/// impl Through {
+///     fn title(&self) -> &'static str {
+///         "nothing of its own"
+///     }
+/// }
+///
+/// struct Front(Within);
+///
+/// impl Wrap for Front {
+///     type Own = ();
+///
+///     fn within(&self) -> &Within {
+///         &self.0
+///     }
+///
+///     fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
+///         Ok(())
+///     }
+///
+///     fn ask(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+///         self.0.decide(asks)
+///     }
+/// }
+///
+/// let store = Through(Arc::new(Front(Within::new(MemoryStore::new()))));
+/// let login = Policy::gcra("login", "5/min").on(&store)?;
+/// assert!(login.check("ada").now().expect("memory answers at once")?.is_allowed());
+/// assert_eq!(format!("{store:?}"), r#"Through("nothing of its own")"#);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[macro_export]
+macro_rules! store_handle {
+    ($handle:ident) => {
+        impl ::std::convert::From<&$handle> for ::std::sync::Arc<dyn $crate::Store> {
+            fn from(store: &$handle) -> Self {
+                ::std::sync::Arc::clone(&store.0) as Self
+            }
+        }
+
+        impl ::std::convert::From<$handle> for ::std::sync::Arc<dyn $crate::Store> {
+            fn from(store: $handle) -> Self {
+                store.0
+            }
+        }
+    };
+    ($handle:ident, $shown:ident) => {
+        $crate::store_handle!($handle);
+
+        impl ::std::fmt::Debug for $handle {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.debug_tuple(::std::stringify!($handle)).field(&self.$shown()).finish()
+            }
+        }
+    };
 }

@@ -3,21 +3,40 @@
 //!
 //! Decisions are not events: a wrapper that counts them sees them pass. Events are everything else, so
 //! that metrics and logs miss nothing and no layer needs a metrics library.
+//!
+//! Events tell of an [`Alarm`] about unusual requests, too, and of requests by their [`Class`].
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwapOption;
 
-use super::{Alarm, Class, Inherit};
+use super::Inherit;
 use crate::decision::Outcome;
-use crate::error::StoreError;
+use crate::error::{ConfigError, ConfigErrorKind, StoreError};
 use crate::key::KeyRef;
-use crate::listed::listed;
 use crate::policy::Policy;
 use crate::quota::Quota;
+
+/// Lists the values of an option, and gives each its word.
+macro_rules! listed {
+    ($option:ident, $all:literal, $as_str:literal: $($value:ident => $word:literal),+) => {
+        impl $option {
+            #[doc = $all]
+            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$value),+];
+
+            #[doc = $as_str]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$value => $word,)+
+                }
+            }
+        }
+    };
+}
 
 /// An occurrence that deserves a count or a log line but is not a decision.
 ///
@@ -349,5 +368,179 @@ impl Listeners {
 impl fmt::Debug for Listeners {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Listeners").field(&self.all.load().as_ref().map_or(0, |all| all.len())).finish()
+    }
+}
+
+/// Unusual requests of a policy, as a store that [observes](super::Event::Alarm) them has detected.
+///
+/// Its text states the unusual number and the usual range:
+///
+/// ```
+/// use sluicegate_core::store::{Alarm, AlarmCause};
+///
+/// let mut alarm = Alarm::of("login", AlarmCause::NewKeys);
+/// (alarm.a_minute, alarm.usual, alarm.share) = (512, (14, 31), 0.94);
+/// assert_eq!(alarm.to_string(), "new keys of login a minute: 512, usually 14 to 31; they make 94 % of its requests");
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Alarm {
+    /// The name of the policy.
+    pub policy: String,
+    /// The number that is unusual.
+    pub cause: AlarmCause,
+    /// When it was noticed, in microseconds by the clock of the store.
+    pub since_us: u64,
+    /// The unusual number, for one minute.
+    pub a_minute: u64,
+    /// The standard error of [`a_minute`](Self::a_minute), if it is an estimate.
+    pub error: u64,
+    /// The lowest and the highest usual number for one minute.
+    pub usual: (u64, u64),
+    /// The share of the policy's requests, 0 to 1.
+    pub share: f64,
+    /// The networks with the largest shares: /24 and /48, each with its share of the policy's requests, the largest first. Only for
+    /// keys that are addresses.
+    pub networks: Vec<(String, f64)>,
+    /// The reason why such requests are expected, if they are; then there is no warning.
+    pub expected: Option<String>,
+    /// Whether it is over.
+    pub is_over: bool,
+}
+
+/// The number that is unusual about the requests of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum AlarmCause {
+    /// More requests.
+    Requests,
+    /// More refusals.
+    Refusals,
+    /// More keys that were never seen before.
+    NewKeys,
+    /// More requests of the busiest one in a hundred keys.
+    BusiestKeys,
+    /// More requests of the busiest network.
+    BusiestNetwork,
+}
+
+listed!(AlarmCause, "All causes, in their order.", "The word for the cause, in metrics and logs.":
+    Requests => "requests", Refusals => "refusals", NewKeys => "new_keys", BusiestKeys => "busiest_keys",
+    BusiestNetwork => "busiest_network");
+
+impl AlarmCause {
+    fn counted(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Refusals => "refusals",
+            Self::NewKeys => "new keys",
+            Self::BusiestKeys => "requests of the busiest 1 % of keys",
+            Self::BusiestNetwork => "requests of the busiest network",
+        }
+    }
+}
+
+impl Alarm {
+    /// An alarm about a policy, without numbers.
+    pub fn of(policy: impl Into<String>, cause: AlarmCause) -> Self {
+        Self {
+            policy: policy.into(),
+            cause,
+            since_us: 0,
+            a_minute: 0,
+            error: 0,
+            usual: (0, 0),
+            share: 0.0,
+            networks: Vec::new(),
+            expected: None,
+            is_over: false,
+        }
+    }
+}
+
+impl fmt::Display for Alarm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { policy, cause, a_minute, error, usual: (least, most), .. } = self;
+        if let Some(why) = &self.expected {
+            write!(f, "expected, {why}: ")?;
+        }
+        if self.is_over {
+            f.write_str("no longer unusual: ")?;
+        }
+        write!(f, "{} of {policy} a minute: {a_minute}", cause.counted())?;
+        if *error > 0 {
+            write!(f, " (± {error})")?;
+        }
+        write!(f, ", usually {least} to {most}")?;
+        if self.is_over {
+            return Ok(());
+        }
+        if *cause != AlarmCause::Requests {
+            write!(f, "; they make {:.0} % of its requests", self.share * 100.0)?;
+        }
+        for (place, (network, share)) in self.networks.iter().enumerate() {
+            let separator = if place == 0 { "; from " } else { ", " };
+            write!(f, "{separator}{network} ({:.0} %)", share * 100.0)?;
+        }
+        Ok(())
+    }
+}
+
+/// The importance of a request, when not all can be served.
+///
+/// The classes of Google's "Site Reliability Engineering", chapter 21, "Handling Overload". While requests compete for a
+/// limit that adapts (`InFlight::adaptive` of the crate `sluicegate-in-flight`), requests of lower classes are refused first.
+///
+/// # As text
+/// Prints and parses as `critical-plus`, `critical`, `sheddable-plus` and `sheddable`.
+///
+/// ```
+/// use sluicegate_core::store::Class;
+///
+/// assert_eq!("sheddable-plus".parse::<Class>()?, Class::SheddablePlus);
+/// assert_eq!(Class::default().to_string(), "critical");
+/// assert!(Class::CriticalPlus < Class::Sheddable, "the most important one is the first");
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Class {
+    /// A failure of the request would be serious, and visible to users.
+    CriticalPlus,
+    /// A user waits for the request. Requests whose class is not known are of this one.
+    #[default]
+    Critical,
+    /// Some unavailability is expected: batch jobs that try again after minutes or hours.
+    SheddablePlus,
+    /// Partial unavailability, and now and then a full one, is expected.
+    Sheddable,
+}
+
+listed!(Class, "All classes, the most important one first.", "The name of the class, as it is written.":
+    CriticalPlus => "critical-plus", Critical => "critical", SheddablePlus => "sheddable-plus",
+    Sheddable => "sheddable");
+
+impl Class {
+    /// Its place in [`ALL`](Self::ALL).
+    pub fn place(self) -> usize {
+        self as usize
+    }
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Class {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        Self::ALL.into_iter().find(|class| class.as_str() == text).ok_or_else(|| {
+            let words = Self::ALL.map(Self::as_str).join(", ");
+            let problem = format!("there is no class {text:?}: use one of {words}");
+            ConfigError::new(ConfigErrorKind::Policy, problem)
+        })
     }
 }

@@ -20,54 +20,36 @@
 //! A wrapper is a [`Wrap`](crate::wrap::Wrap): it decides, observes or refuses, and
 //! forwards everything else.
 
-mod alarm;
-mod alone;
 mod ask;
 #[cfg(feature = "tokio")]
 mod background;
 mod capabilities;
-mod class;
 mod event;
-mod future;
-mod handle;
-mod judge;
-mod limiters;
 mod permits;
-mod place;
 mod prepared;
-mod registry;
-mod shared;
-mod short;
 
 use std::sync::Arc;
 
-pub use self::alarm::{Alarm, AlarmCause};
-pub use self::ask::{Ask, Mode};
+pub(crate) use self::ask::DecideResult;
+pub use self::ask::{Ask, DecisionFuture, Judged, Mode, judge};
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use self::background::KeptTask;
 #[cfg(feature = "tokio")]
 pub(crate) use self::background::spawn;
-pub use self::capabilities::{Capabilities, Notice, Parts};
-pub use self::class::Class;
-pub use self::event::{Event, ForwardedFault, Listener, Listeners, Subject, Undecided};
-pub(crate) use self::future::DecideResult;
-pub use self::future::DecisionFuture;
-pub use self::handle::IntoStore;
-pub use self::judge::{Judged, judge};
-pub use self::limiters::{KnownKeys, Limiters};
+pub use self::capabilities::{
+    Capabilities, IntoStore, Notice, Parts, Place, Shared, SharedFuture, ShortWay, Write,
+};
+pub use self::event::{
+    Alarm, AlarmCause, Class, Event, ForwardedFault, Listener, Listeners, Subject, Undecided,
+};
 #[doc(hidden)]
 pub use self::permits::note_counted_alone;
 #[cfg(feature = "limiter")]
 pub(crate) use self::permits::note_shared_store;
 pub use self::permits::{DemandsOf, PermitDemand, PermitGrant, SharedPermits};
-pub use self::place::Place;
-pub(crate) use self::prepared::SuspensionBuckets;
-pub use self::prepared::{OwnQuotas, PreparedPolicy, WeakPolicy};
-pub use self::registry::Registry;
-pub(crate) use self::registry::{make_room, name_taken};
-pub use self::shared::{Shared, SharedFuture, Write};
-pub use self::short::ShortWay;
+pub use self::prepared::{KnownKeys, Limiters, OwnQuotas, PreparedPolicy, Registry, WeakPolicy};
+pub(crate) use self::prepared::{SuspensionBuckets, make_room, name_taken};
 pub use crate::algorithm::Inherit;
 pub use crate::decision::{DecidedBy, QuotaStatus};
 use crate::error::{ConfigError, ConfigErrorKind};

@@ -1,16 +1,28 @@
-//! A policy as a store has prepared it: [`PreparedPolicy`], and [`WeakPolicy`], which does not keep it open.
+//! A policy as a store has prepared it ([`PreparedPolicy`]), the policies that are open on a store ([`Registry`]), and their handles
+//! ([`Limiters`]).
+//!
+//! Queues, replacements and derived header values belong to a handle, so two handles with one name
+//! would be two queues for one bucket.
+//!
+//! # Alone
+//! A process decides [alone](Alone) if its store gives no answer and no store around it decides in its place. The first outage makes the
+//! tables, so a service whose store always answers has none. All keys are at rest then, because this process does not know the units that the
+//! store has admitted; a `Resilient` store knows them.
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, RwLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, Weak};
 
 use smallvec::SmallVec;
 
-use super::alone::Alone;
 use crate::error::{ConfigError, ConfigErrorKind};
-use crate::policy::{OnExceeded, Policy, PolicyMode};
+use crate::key::KeyRef;
+use crate::memory::MemoryStore;
+use crate::policy::{Board, OnExceeded, Policy, PolicyMode};
 use crate::store::{Mode, ShortWay, Store};
-use crate::support::{read, write};
+use crate::support::{lock, read, write};
 
 /// A policy that a store has prepared; only that store can decide it.
 ///
@@ -291,5 +303,281 @@ impl fmt::Debug for OwnQuotas {
 impl fmt::Debug for PreparedPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PreparedPolicy").field(&self.policy().name()).finish()
+    }
+}
+
+/// The memory in which the handles of one store decide alone. There is one, so that the policies of a request are decided together.
+#[derive(Default)]
+pub(super) struct Memory {
+    store: OnceLock<Arc<dyn Store>>,
+    opened: AtomicU64,
+}
+
+/// A policy of a process that decides alone.
+pub(crate) struct Alone {
+    memory: Arc<Memory>,
+    policy: Arc<Policy>,
+    opened: OnceLock<Option<PreparedPolicy>>,
+}
+
+impl Alone {
+    /// The policy in the memory of these handles, if this process decides it in an outage.
+    pub(super) fn new(limiters: &Limiters, policy: &Arc<Policy>) -> Option<Self> {
+        let decides = policy.on_outage().decides_here();
+        let (memory, policy) = (Arc::clone(limiters.memory()), Arc::clone(policy));
+        decides.then(|| Self { memory, policy, opened: OnceLock::new() })
+    }
+
+    /// The policy as the memory has prepared it; `None` if the memory cannot keep it.
+    pub(crate) fn opened(&self) -> Option<&PreparedPolicy> {
+        let open = || {
+            // A policy and its replacement both open here, in any order. Relaxed: it only counts.
+            let number = self.memory.opened.fetch_add(1, Ordering::Relaxed);
+            let policy = self.policy.in_outage().ok()??.called(format!("{}.{number}", self.policy.name()));
+            self.memory.store().open(Arc::new(policy), None).ok()
+        };
+        self.opened.get_or_init(open).as_ref()
+    }
+
+    /// The store that the policy is open on.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &**self.memory.store()
+    }
+}
+
+impl Memory {
+    fn store(&self) -> &Arc<dyn Store> {
+        self.store.get_or_init(|| MemoryStore::new().into())
+    }
+}
+
+impl fmt::Debug for Alone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Alone").field(&self.policy.name()).finish()
+    }
+}
+
+/// The policies that are open on a store, by name, each with what the store prepared for it.
+///
+/// Equal policies share a preparation. A different policy under a name in use is refused, because it would take over
+/// another policy's buckets. A name is free again when the last limiter that used it is gone.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sluicegate_core::Policy;
+/// use sluicegate_core::store::Registry;
+///
+/// let registry = Registry::<u32>::default();
+/// let policy = |quota| Ok::<_, sluicegate_core::ConfigError>(Arc::new(Policy::gcra("login", quota).build()?));
+/// let first = registry.open(policy("5/min")?, None, |_| Ok(7))?;
+/// assert_eq!(first.prepared::<u32>(), Some(&7));
+/// // An equal policy shares the first preparation.
+/// let same = registry.open(policy("5/min")?, None, |_| Ok(8))?;
+/// assert_eq!(same.prepared::<u32>(), Some(&7));
+/// // A different policy of that name is refused, until the last user of the first is gone.
+/// assert!(registry.open(policy("6/min")?, None, |_| Ok(9)).is_err());
+/// drop((first, same));
+/// assert!(registry.open(policy("6/min")?, None, |_| Ok(9)).is_ok());
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+pub struct Registry<T> {
+    /// The policies of each name that are still in use, the youngest last.
+    open: Mutex<HashMap<String, Vec<PutPolicy<T>>>>,
+}
+
+type PutPolicy<T> = (Arc<Policy>, Weak<T>);
+
+impl<T: Send + Sync + 'static> Registry<T> {
+    /// Opens a policy, with the preparation of an equal one or a new one from `prepare`. A replacement that is dropped
+    /// unused does not change the policy that it was meant to replace.
+    ///
+    /// # Errors
+    /// The error of `prepare`; and when the name is in use for a different policy, unless it is the one `replaced`.
+    pub fn open(
+        &self,
+        policy: Arc<Policy>,
+        replaced: Option<&PreparedPolicy>,
+        prepare: impl FnOnce(&Arc<Policy>) -> Result<T, ConfigError>,
+    ) -> Result<PreparedPolicy, ConfigError> {
+        let mut open = lock(&self.open);
+        make_room(&mut open, |policies| policies.iter().any(is_in_use));
+        let policies = open.entry(policy.name().to_owned()).or_default();
+        policies.retain(is_in_use);
+        let current =
+            policies.iter().rev().find_map(|(policy, prepared)| Some((policy, prepared.upgrade()?)));
+        match (current, replaced) {
+            // Another limiter of the same policy may have been replaced by this one already.
+            (Some((current, prepared)), replaced)
+                if policy.is_like(current) && replaced.is_none_or(|old| !old.has(&prepared)) =>
+            {
+                return Ok(PreparedPolicy::new(Arc::clone(current), prepared));
+            }
+            (Some((current, _)), None) => return Err(name_taken(&policy, current)),
+            (_, Some(replaced)) if replaced.policy().name() != policy.name() => {
+                return Err(ConfigError::new(
+                    ConfigErrorKind::OtherName,
+                    format!("it cannot replace {:?}: their names must be equal", replaced.policy().name()),
+                )
+                .in_policy(policy.name()));
+            }
+            _ => {}
+        }
+        let prepared = Arc::new(prepare(&policy)?);
+        policies.push((Arc::clone(&policy), Arc::downgrade(&prepared)));
+        Ok(PreparedPolicy::new(policy, prepared))
+    }
+
+    /// The preparations of all policies that are still in use, including replaced ones: those of one name in a row.
+    pub fn prepared(&self) -> Vec<Arc<T>> {
+        let open = lock(&self.open);
+        open.values().flatten().filter_map(|(_, prepared)| prepared.upgrade()).collect()
+    }
+}
+
+fn is_in_use<T>((_, prepared): &PutPolicy<T>) -> bool {
+    prepared.strong_count() > 0
+}
+
+/// Makes room for one more entry. When a map is full, unused entries are removed, and then at least half of it is free, so that
+/// an entry costs constant time on average. A map keeps unused entries until it is full again, so it has at most about
+/// twice as many entries as were in use at once; then it shrinks to those in use.
+pub(crate) fn make_room<V>(map: &mut HashMap<String, V>, is_in_use: impl Fn(&V) -> bool) {
+    if map.len() == map.capacity() {
+        map.retain(|_, value| is_in_use(value));
+        map.shrink_to(2 * map.len() + 1);
+        map.reserve(map.len() + 1);
+    }
+}
+
+pub(crate) fn name_taken(policy: &Policy, current: &Policy) -> ConfigError {
+    ConfigError::new(
+        ConfigErrorKind::NameTaken,
+        format!(
+            "the name is taken on this store by another policy ({current}): give this one ({policy}) another name, or replace that one"
+        ),
+    )
+    .in_policy(policy.name())
+}
+
+impl<T> Default for Registry<T> {
+    fn default() -> Self {
+        Self { open: Mutex::default() }
+    }
+}
+
+impl<T> fmt::Debug for Registry<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let open = lock(&self.open);
+        let in_use = open.values().flatten().filter(|open| is_in_use(open));
+        f.debug_set().entries(in_use.map(|(policy, _)| policy.to_string())).finish()
+    }
+}
+
+/// The handles of a store: one per policy name, so that every caller that names a policy sees its replacements and joins
+/// its queues. Authors of stores keep one and return it from [`Store::limiters`](crate::Store::limiters).
+///
+/// ```
+/// use std::sync::Arc;
+/// use sluicegate_core::{MemoryStore, Policy, Store};
+///
+/// let store: Arc<dyn Store> = MemoryStore::new().into();
+/// let login = Policy::gcra("login", "5/min").on(Arc::clone(&store))?;
+/// assert!(store.limiters().get("login").is_some_and(|found| found.is(&login)));
+/// drop(login);
+/// assert!(store.limiters().get("login").is_none());
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+#[derive(Default)]
+pub struct Limiters {
+    handles: Mutex<Handles>,
+    overrides: Mutex<Board>,
+    follows: AtomicBool,
+    known_keys: OnceLock<Box<KnowsKeys>>,
+    memory: Arc<Memory>,
+    suspension_lines: Mutex<crate::suspension::SuspensionLines>,
+}
+
+/// Tests whether a key is known: whether it came before the requests of its policy became unusual.
+pub type KnownKeys = Arc<dyn Fn(KeyRef<'_>) -> bool + Send + Sync>;
+
+/// The currently known keys of a policy.
+type KnowsKeys = dyn Fn(&Policy) -> Option<KnownKeys> + Send + Sync;
+
+/// Handles by name. A store holds them without knowing their type, which belongs to the [`RateLimiter`](crate::RateLimiter).
+type Handles = HashMap<String, Weak<dyn Any + Send + Sync>>;
+
+impl Limiters {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Handles> {
+        lock(&self.handles)
+    }
+
+    /// Sets the function that returns the known keys of a policy when an override [for new keys](crate::policy::Override::is_for_new_keys)
+    /// begins; it returns `None` if all are known. For stores that remember keys; the first call wins. It is called in the middle of a
+    /// replacement, so it must neither open nor replace policies.
+    pub fn know_keys(&self, known: impl Fn(&Policy) -> Option<KnownKeys> + Send + Sync + 'static) {
+        // The first one stays.
+        _ = self.known_keys.set(Box::new(known));
+    }
+
+    /// The known keys of this policy; `None` if all are known.
+    pub(crate) fn known_keys(&self, policy: &Policy) -> Option<KnownKeys> {
+        self.known_keys.get()?(policy)
+    }
+
+    /// The overrides that this instance knows of. No other lock is taken while this one is held.
+    pub(crate) fn overrides(&self) -> MutexGuard<'_, Board> {
+        lock(&self.overrides)
+    }
+
+    /// The memory in which these handles decide while the store gives no answer.
+    pub(super) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// The lines in the log about suspensions by refusals, of all policies together.
+    pub(crate) fn suspension_lines(&self) -> MutexGuard<'_, crate::suspension::SuspensionLines> {
+        lock(&self.suspension_lines)
+    }
+
+    /// True only for the first call: its caller makes these handles follow the value that the store shares.
+    pub(crate) fn is_first_to_follow(&self) -> bool {
+        // Relaxed: it orders nothing else. Read first, because it is written once.
+        !self.follows.load(Ordering::Relaxed) && !self.follows.swap(true, Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Limiters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let handles = self.lock();
+        f.debug_set()
+            .entries(handles.iter().filter(|(_, of)| of.strong_count() > 0).map(|(name, _)| name))
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_map_grows_with_what_is_in_use_and_not_with_what_is_gone() {
+        let (mut map, mut sweeps) = (HashMap::new(), 0);
+        for number in 0..10_000 {
+            sweeps += usize::from(map.len() == map.capacity());
+            make_room(&mut map, |in_use| *in_use);
+            map.insert(number.to_string(), number < 100);
+        }
+        assert!(map.len() < 500 && map.contains_key("99"), "{}", map.len());
+        assert!(sweeps < 150, "{sweeps} times was all of it looked through");
+    }
+
+    #[test]
+    fn a_map_shrinks_when_most_of_it_is_gone() {
+        let mut map: HashMap<_, _> = (0..10_000).map(|number| (number.to_string(), false)).collect();
+        for number in 10_000..20_000 {
+            make_room(&mut map, |in_use| *in_use);
+            map.insert(number.to_string(), number < 10_010);
+        }
+        assert!(map.capacity() < 500, "{}", map.capacity());
     }
 }

@@ -9,20 +9,19 @@
 //! that suspends a key says so itself, in every process alike. A refusal of a suspended key is no strike, and neither is a refusal
 //! in an outage, which no store has counted.
 
+use std::future::Future;
 use std::ops::Range;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::buckets::{AskStore, buckets_of};
-use super::finished::finished;
-use super::restate::{suspended, suspended_by, waits};
-use super::strike::Striker;
+use super::strike::{AskStore, Striker, buckets_of, suspended, suspended_by, waits};
 use crate::decision::Decision;
 use crate::few::few;
 use crate::key::KeyRef;
 use crate::policy::PolicyMode;
-use crate::store::{Ask, DecidedBy, DecisionFuture, Mode, PreparedPolicy, Store};
+use crate::store::{Ask, DecideResult, DecidedBy, DecisionFuture, Mode, PreparedPolicy, Store};
 
 /// The asks with a suspension to check.
 type Watched = SmallVec<[StrikeWatch; 2]>;
@@ -132,4 +131,18 @@ async fn strike(
         }
     }
     refused
+}
+
+/// Begins work of several calls: at once if it is `here`, in memory, or if there is a tokio runtime, which the timers
+/// of other stores need. If the future is dropped, the tokio runtime on which it was begun finishes the work: a client that
+/// hangs up does not evade the consequences of its refusal.
+pub(crate) fn finished(
+    is_here: bool,
+    work: Pin<Box<dyn Future<Output = DecideResult> + Send>>,
+) -> DecisionFuture {
+    #[cfg(feature = "tokio")]
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        return DecisionFuture::begun_boxed(&runtime, work);
+    }
+    if is_here { DecisionFuture::polled_boxed(work) } else { DecisionFuture::pending(work) }
 }

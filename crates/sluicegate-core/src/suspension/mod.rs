@@ -81,21 +81,11 @@
 //! Do not suspend keys that many clients share without their choice, such as the address of a company: a suspension hits all of them.
 
 mod ask;
-mod buckets;
-mod by_hand;
-mod finished;
-mod lines;
-mod restate;
 mod strike;
-mod strikes;
 
-pub(crate) use self::ask::{decide, suspends};
-pub(crate) use self::buckets::{open, replaced};
-pub(crate) use self::by_hand::change;
-pub(crate) use self::finished::finished;
-pub(crate) use self::lines::SuspensionLines;
-pub use self::strikes::Strikes;
-pub(crate) use self::strikes::strikes;
+pub(crate) use self::ask::{decide, finished, suspends};
+pub use self::strike::Strikes;
+pub(crate) use self::strike::{SuspensionLines, change, open, replaced, strikes};
 #[cfg(doc)]
 use crate::policy::PolicyBuilder;
 pub use crate::policy::Suspension;

@@ -1,13 +1,22 @@
-//! Counts a refusal, and suspends the key if its refusals are too many.
+//! Counts a refusal, and suspends the key if its refusals are too many; suspends and releases keys by hand, and tells how far a key is
+//! from its next suspension ([`Strikes`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::buckets::{AskStore, buckets_of, units};
-use super::restate::NewSuspension;
+use smallvec::SmallVec;
+
+use crate::clock::micros;
 use crate::decision::Decision;
-use crate::key::Key;
-use crate::store::{Ask, DecidedBy, Event, Mode, PreparedPolicy, QuotaStatus, Store, Subject};
+use crate::error::{ConfigError, StoreError, StoreErrorKind};
+use crate::few::{few, sort_few};
+use crate::key::{Key, KeyRef};
+use crate::policy::{Policy, PolicyMode};
+use crate::store::{
+    Ask, DecidedBy, DecisionFuture, Event, Inherit, Mode, PreparedPolicy, QuotaStatus, Store, Subject,
+    SuspensionBuckets, judge,
+};
+use crate::support::ceil_millis;
 
 /// A key whose refusals under a policy count.
 pub(super) struct Striker {
@@ -183,4 +192,279 @@ fn log(line: AuditLine<'_>) {
 /// The statuses of the quotas of one ask.
 fn of(decision: &Decision, place: u8) -> impl Iterator<Item = &QuotaStatus> {
     decision.quotas().iter().filter(move |status| status.policy_index() == usize::from(place))
+}
+
+/// Asks a store, and reads its answer.
+pub(crate) type AskStore = fn(&dyn Store, &[Ask<'_>]) -> DecisionFuture;
+
+/// Opens a policy and the buckets of its suspension. The suspensions stay, however the keys of a replaced policy start.
+pub(crate) fn open(
+    store: &dyn Store,
+    policy: Policy,
+    replaces: Option<(&PreparedPolicy, Inherit)>,
+) -> Result<PreparedPolicy, ConfigError> {
+    let prepared = store.open(Arc::new(policy), replaces)?.with_fallback_of(store);
+    let policy = prepared.policy();
+    if policy.suspension().is_none() {
+        return Ok(prepared.with_short_way_of(store));
+    }
+    let old: Vec<&PreparedPolicy> = replaces.map_or_else(Vec::new, |(old, _)| buckets(old).collect());
+    let follow = |bucket: Policy| -> Result<PreparedPolicy, ConfigError> {
+        let old = old.iter().copied().find(|old| old.policy().name() == bucket.name());
+        match old {
+            Some(old) if **old.policy() == bucket => Ok(old.clone()),
+            old => {
+                let replaces = old.map(|old| (old, Inherit::Spent));
+                Ok(store.open(Arc::new(bucket), replaces)?.with_short_way_of(store))
+            }
+        }
+    };
+    let buckets = SuspensionBuckets {
+        strikes: match policy.strikes()? {
+            Some([strikes, suspensions]) => Some([follow(strikes)?, follow(suspensions)?]),
+            None => None,
+        },
+        suspended: follow(policy.suspended()?)?,
+        everywhere: policy.suspended_everywhere()?.map(follow).transpose()?,
+    };
+    Ok(prepared.with_suspension(buckets).with_short_way_of(store))
+}
+
+/// Tells the store that a policy has replaced another one, and likewise for those of its buckets that differ.
+pub(crate) fn replaced(store: &dyn Store, old: &PreparedPolicy, new: &PreparedPolicy, inherit: Inherit) {
+    store.replaced(old, new, inherit);
+    for new in buckets(new) {
+        let old = buckets(old).find(|old| old.policy().name() == new.policy().name());
+        if let Some(old) = old.filter(|old| !old.is(new)) {
+            store.replaced(old, new, Inherit::Spent);
+        }
+    }
+}
+
+/// The buckets that say whether a key is suspended under this policy; the first one takes new suspensions. A policy that
+/// suspends everywhere has both, because it may have suspended keys before it had that setting.
+pub(super) fn buckets_of<'a>(
+    policy: &'a PreparedPolicy,
+    key: KeyRef<'_>,
+) -> impl Iterator<Item = &'a PreparedPolicy> + use<'a> {
+    let with_addresses =
+        policy.policy().suspension().is_some_and(|suspension| suspension.holds_addresses_everywhere());
+    let is_everywhere = with_addresses || key.address().is_none();
+    policy.suspension().into_iter().flat_map(move |buckets| {
+        let SuspensionBuckets { suspended, everywhere, .. } = &**buckets;
+        everywhere.iter().filter(move |_| is_everywhere).chain([suspended])
+    })
+}
+
+/// A time in the unit of a suspension's bucket: milliseconds, rounded up.
+pub(super) fn units(lasts: Duration) -> u64 {
+    ceil_millis(lasts)
+}
+
+/// All buckets of a policy's suspension.
+fn buckets(policy: &PreparedPolicy) -> impl Iterator<Item = &PreparedPolicy> {
+    policy.suspension().into_iter().flat_map(|buckets| {
+        let strikes = buckets.strikes.iter().flatten();
+        strikes.chain([&buckets.suspended]).chain(&buckets.everywhere)
+    })
+}
+
+/// A suspension that has just begun, or was found while a refusal was counted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewSuspension {
+    /// The moment that the wait is counted from, in microseconds of the store's clock.
+    pub(super) at_us: u64,
+    pub(super) wait: Duration,
+}
+
+/// The asks with suspended keys, and the waits of these. `watches` has each peek with the index of its ask.
+pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>) -> AskWaits {
+    let refused = |peek: u8| {
+        let mut own = decision.quotas().iter().filter(|status| status.policy_index() == usize::from(peek));
+        own.find(|status| !status.passed())
+    };
+    few(watches.filter_map(|(peek, place)| Some((place, refused(peek)?.available_after()))))
+}
+
+type AskWaits = SmallVec<[(u8, Duration); 2]>;
+
+/// The decision for its first `count` asks; those at these indexes are suspended for these times. If the store has no status
+/// for such an ask, because it knew that the key was suspended and looked no further, the first quota of the ask gets one;
+/// `capacity` gives that quota's capacity.
+pub(super) fn suspended(
+    decision: &Decision,
+    count: usize,
+    waits: &[(u8, Duration)],
+    capacity: impl Fn(u8) -> u64,
+) -> Decision {
+    at(decision, decision.at_us(), count, waits, capacity)
+}
+
+/// This decision, after the key of the ask at this index was suspended.
+pub(super) fn suspended_by(decision: &Decision, place: u8, suspension: &NewSuspension) -> Decision {
+    // The statuses are known, because a quota of this ask has refused.
+    at(decision, suspension.at_us, usize::MAX, &[(place, suspension.wait)], |_| 0)
+}
+
+fn at(
+    decision: &Decision,
+    at_us: u64,
+    count: usize,
+    waits: &[(u8, Duration)],
+    capacity: impl Fn(u8) -> u64,
+) -> Decision {
+    let longest = |place: u8| {
+        let own = waits.iter().filter(|(of, _)| *of == place);
+        own.map(|(_, wait)| *wait).max()
+    };
+    let own = decision.quotas().iter().filter(|status| status.policy_index() < count);
+    let stated = |status: &QuotaStatus| {
+        let place = u8::try_from(status.policy_index()).unwrap_or(u8::MAX);
+        longest(place).map_or(*status, |wait| status.suspended_for_us(micros(wait)))
+    };
+    let mut statuses: SmallVec<[QuotaStatus; 4]> = few(own.map(stated));
+    for (place, _) in waits {
+        let is_stated = statuses.iter().any(|status| status.policy_index() == usize::from(*place));
+        if let Some(wait) = longest(*place).filter(|_| !is_stated) {
+            let unknown = QuotaStatus::at_rest((*place, 0), capacity(*place));
+            statuses.push(unknown.suspended_for_us(micros(wait)));
+        }
+    }
+    sort_few(&mut statuses, |status| (status.policy_index(), status.quota_index()));
+    judge(at_us, 0, statuses).by(decision.decided_by())
+}
+
+/// The distance of a key from its next suspension; see [`Suspensions::strikes`](crate::limiter::Suspensions::strikes).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Strikes {
+    /// The number of refusals that count now. The refusal that suspends the key resets it to 0.
+    pub counted: u64,
+    /// The number of refusals that suspend the key.
+    pub after: u64,
+    /// The number of remembered suspensions; each doubles the length of the next one.
+    pub suspensions: u64,
+}
+
+/// Reads the buckets that count refusals and suspensions. `None` if the policy counts none.
+pub(crate) async fn strikes(
+    store: &Arc<dyn Store>,
+    policy: &PreparedPolicy,
+    key: &Key,
+    ask_store: AskStore,
+) -> Result<Option<Strikes>, StoreError> {
+    let is_enforced = policy.policy().mode() == PolicyMode::Enforce;
+    let buckets = policy.suspension().filter(|_| is_enforced);
+    let Some([strikes, suspensions]) = buckets.and_then(|buckets| buckets.strikes.as_ref()) else {
+        return Ok(None);
+    };
+    // Reports with a cost of 0, because a full bucket would refuse a question.
+    let answer = ask_store(
+        &**store,
+        &[strikes, suspensions].map(|bucket| Ask::new(bucket, key.as_ref(), 0, Mode::Refund)),
+    );
+    let found = answer.await?;
+    if found.decided_by() == DecidedBy::Outage {
+        // No store has read the buckets.
+        return Err(StoreError::new(StoreErrorKind::Unavailable));
+    }
+    let of = |place: usize| {
+        let mut quotas = found.quotas().iter().filter(move |status| status.policy_index() == place);
+        let status = quotas.next()?;
+        Some((status.capacity().saturating_sub(status.remaining()), status.capacity()))
+    };
+    let counts = of(0).zip(of(1));
+    Ok(counts.map(|((counted, after), (suspensions, _))| Strikes { counted, after, suspensions }))
+}
+
+/// Suspends a key for this time from now, whatever its state; or, without a time, ends its suspension and forgets its refusals
+/// and earlier suspensions. The store is told the operator, if known.
+///
+/// # Errors
+/// [`StoreErrorKind::NoSuspension`] when the policy has no suspension that is enforced, and when the store gave no answer.
+pub(crate) async fn change(
+    store: &Arc<dyn Store>,
+    policy: &PreparedPolicy,
+    key: &Key,
+    (lasts, by): (Option<Duration>, Option<&str>),
+    ask_store: AskStore,
+) -> Result<(), StoreError> {
+    let nobody = || StoreError::new(StoreErrorKind::NoSuspension);
+    let is_enforced = policy.policy().mode() == PolicyMode::Enforce;
+    let buckets = policy.suspension().filter(|_| is_enforced).ok_or_else(nobody)?;
+    let suspended = || buckets_of(policy, key.as_ref());
+    let answer = {
+        let ask = |bucket, cost, mode| Ask::new(bucket, key.as_ref(), cost, mode);
+        let mut asks: SmallVec<[Ask<'_>; 4]> = few(suspended().map(|bucket| ask(bucket, 0, Mode::Reset)));
+        match lasts {
+            Some(lasts) => {
+                asks.extend(suspended().take(1).map(|bucket| ask(bucket, units(lasts), Mode::Charge)));
+            }
+            None => asks.extend(buckets.strikes.iter().flatten().map(|bucket| ask(bucket, 0, Mode::Reset))),
+        }
+        ask_store(&**store, &asks)
+    };
+    answer.await.map(drop)?;
+    tell(store, policy, key, lasts.unwrap_or_default(), Cause::Hand(by));
+    Ok(())
+}
+
+/// The most suspensions that are logged one by one in a minute.
+const MOST: u64 = 60;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Counts the suspensions of a minute, from its first one on.
+///
+/// A client has itself suspended as often as it has addresses, so that a line for each of them would grow the log with a flood.
+#[derive(Debug, Default)]
+pub(crate) struct SuspensionLines {
+    since: Option<Instant>,
+    suspended: u64,
+}
+
+/// The lines that a suspension causes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct DueLines {
+    /// The number of suspensions without a line in the last minute that had any; told if not 0.
+    pub(super) left_out: u64,
+    /// Whether the suspension has a line of its own.
+    pub(super) is_told: bool,
+    /// Whether it is the first one of its minute without.
+    pub(super) is_first_without: bool,
+}
+
+impl SuspensionLines {
+    pub(super) fn next(&mut self, now: Instant) -> DueLines {
+        let mut left_out = 0;
+        if self.since.is_none_or(|since| now.saturating_duration_since(since) >= MINUTE) {
+            left_out = self.suspended.saturating_sub(MOST);
+            *self = Self { since: Some(now), suspended: 0 };
+        }
+        self.suspended += 1;
+        DueLines { left_out, is_told: self.suspended <= MOST, is_first_without: self.suspended == MOST + 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sixty_suspensions_of_a_minute_have_lines_and_the_others_are_counted_in_the_next() {
+        let mut lines = SuspensionLines::default();
+        let start = Instant::now();
+        let mut told = |second: u64, times: u64| {
+            let due = (0..times).map(|_| lines.next(start + Duration::from_secs(second)));
+            due.fold((0, Vec::new(), 0), |(told, mut left_out, first), due| {
+                left_out.extend(Some(due.left_out).filter(|left_out| *left_out > 0));
+                (told + u64::from(due.is_told), left_out, first + u64::from(due.is_first_without))
+            })
+        };
+        assert_eq!(told(0, 50), (50, vec![], 0));
+        assert_eq!(told(59, 500), (10, vec![], 1));
+        assert_eq!(told(60, 1), (1, vec![490], 0));
+        assert_eq!(told(61, 59), (59, vec![], 0), "the minute has just begun");
+        assert_eq!(told(3_600, 61), (60, vec![], 1));
+    }
 }

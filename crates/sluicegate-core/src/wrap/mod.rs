@@ -58,20 +58,34 @@
 //! # When not to use it
 //! A store that keeps state itself, or that combines several stores, implements
 //! [`Store`] directly.
+//!
+//! # Requests that several places decide
+//! The whole request passes, or no units stay spent. A place decides its asks in one step: a store, a hash slot of a Cluster, or the fallback
+//! of a `Resilient` store. No step spans two places, so a request for several is decided in these steps:
+//!
+//! 1. Asks that may be refused go to one place after the other ([`ask_in_turn`]), until one refuses or gives no answer.
+//! 2. The caller then gives back the units spent in earlier places, by their receipts. They are never given back twice, whatever the answer.
+//! 3. Asks that cannot be refused go to all places [at once](ask_at_once), after all others have passed.
+//! 4. The answers are [joined](crate::Decision::joined).
+//!
+//! Between two steps, units are spent without a request that passes. If the process dies there, or an answer is lost, they stay spent until
+//! they drain or their window ends: then too few requests are admitted, never too many.
 
 mod outage;
-mod owned;
-mod together;
-mod within;
 
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 pub(crate) use self::outage::assumed;
 pub use self::outage::{OutageAnswer, decide_in_outage, or_by_policy};
-pub use self::owned::OwnedAsk;
-pub use self::together::{AskedInTurn, DecidedPart, ask_at_once, ask_in_turn};
-use self::within::Layered;
-pub use self::within::Within;
+use super::decision::Decision;
+use super::error::{StoreError, StoreErrorKind};
+use super::key::Key;
+use super::receipt::Receipt;
+use super::store::{IntoStore, Mode};
 use crate::error::ConfigError;
 use crate::limiter::Limiters;
 use crate::policy::Policy;
@@ -230,5 +244,207 @@ impl<W: Wrap> Store for W {
 impl<W: Wrap> Parts for W {
     fn parts(&self, asks: &[Ask<'_>]) -> u64 {
         self.within().parts(asks)
+    }
+}
+
+/// The inner store of a wrapper that keeps an `Own` for each policy.
+///
+/// It takes policies and asks of the outer store, and translates them for the inner store.
+///
+/// A policy of the outer store has two parts: the inner store's preparation, and the
+/// `Own` of the wrapper. [`ask`](Self::ask) and [`decide`](Self::decide)
+/// re-target asks from the outer store to the inner one, with costs per quota, modes and receipts.
+pub struct Within<Own = ()> {
+    store: Arc<dyn Store>,
+    limiters: Limiters,
+    own: PhantomData<fn() -> Own>,
+}
+
+/// A policy as the outer store has prepared it.
+pub(crate) struct Layered<Own> {
+    inner: PreparedPolicy,
+    pub(crate) own: Own,
+}
+
+impl<Own: Send + Sync + 'static> Within<Own> {
+    /// Makes this store the inner store of a wrapper.
+    pub fn new(store: impl IntoStore) -> Self {
+        Self { store: store.into(), limiters: Limiters::default(), own: PhantomData }
+    }
+
+    /// The inner store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Decides these asks of the outer store in the inner store.
+    ///
+    /// # Errors
+    /// The error of the inner store, and [`ForeignPolicy`](super::error::StoreErrorKind::ForeignPolicy) for an ask of a policy that
+    /// was not opened through this wrapper.
+    ///
+    /// # Cancel safety
+    /// As the inner store.
+    #[inline]
+    pub fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
+        if let [ask] = asks {
+            // There is almost always one ask, which needs no list.
+            return match self.ask(*ask) {
+                Ok(ask) => self.store.decide(&[ask]),
+                Err(error) => DecisionFuture::ready(Err(error)),
+            };
+        }
+        match self.asks(asks) {
+            Ok(asks) => self.store.decide(&asks),
+            Err(error) => DecisionFuture::ready(Err(error)),
+        }
+    }
+
+    /// The parts of the inner store that would decide these asks of the outer store.
+    pub fn parts(&self, asks: &[Ask<'_>]) -> u64 {
+        self.asks(asks).map_or(1, |asks| self.store.parts(&asks))
+    }
+
+    /// Translates an ask of the outer store into one of the inner store, with its key, costs, mode and receipt.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::ForeignPolicy`] when its policy was opened on another store.
+    #[inline]
+    pub fn ask<'a>(&self, ask: Ask<'a>) -> Result<Ask<'a>, StoreError> {
+        self.inner(ask.policy()).map(|inner| ask.on(inner))
+    }
+
+    /// The policy as the inner store has prepared it, and the wrapper's own state for it; `None` if another store has prepared it.
+    #[inline]
+    pub fn opened(policy: &PreparedPolicy) -> Option<(&PreparedPolicy, &Own)> {
+        policy.prepared::<Layered<Own>>().map(|layered| (&layered.inner, &layered.own))
+    }
+
+    /// The wrapper's own state for this policy.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::ForeignPolicy`] when it was opened on another store.
+    pub fn own<'a>(&self, policy: &'a PreparedPolicy) -> Result<&'a Own, StoreError> {
+        Self::layered(policy).map(|layered| &layered.own)
+    }
+
+    /// The policy of the outer store as the inner store has prepared it.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::ForeignPolicy`] when it was opened on another store.
+    pub fn inner<'a>(&self, policy: &'a PreparedPolicy) -> Result<&'a PreparedPolicy, StoreError> {
+        Self::layered(policy).map(|layered| &layered.inner)
+    }
+
+    fn limiters(&self) -> &Limiters {
+        &self.limiters
+    }
+
+    fn asks<'a>(&self, asks: &[Ask<'a>]) -> Result<SmallVec<[Ask<'a>; 4]>, StoreError> {
+        asks.iter().map(|ask| self.ask(*ask)).collect()
+    }
+
+    pub(crate) fn layered(policy: &PreparedPolicy) -> Result<&Layered<Own>, StoreError> {
+        policy.prepared().ok_or_else(|| StoreError::new(StoreErrorKind::ForeignPolicy))
+    }
+}
+
+impl<Own> fmt::Debug for Within<Own> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Within").finish_non_exhaustive()
+    }
+}
+
+/// The asks that one place has decided, and its decision.
+pub type DecidedPart<A> = (A, Decision);
+
+/// The answers of places that were asked one after the other.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it is a pair with names")]
+pub struct AskedInTurn<A> {
+    /// The parts that have passed, in the order in which they were asked. Give back their units if another part did not pass.
+    pub passed: Vec<DecidedPart<A>>,
+    /// The part that was refused, or the error of a place that gave no answer; `None` if all have passed.
+    pub ended: Option<Result<DecidedPart<A>, StoreError>>,
+}
+
+/// Asks one place after the other, until one refuses or gives no answer. `ask` gets the asks of a place, and the parts that have passed
+/// before. For stores that decide in several places.
+///
+/// # Cancel safety
+/// If the future is dropped, units that places have spent stay spent: run it [to its end](DecisionFuture::begun).
+pub async fn ask_in_turn<A>(
+    parts: impl IntoIterator<Item = A>,
+    mut ask: impl FnMut(&mut A, &[DecidedPart<A>]) -> DecisionFuture,
+) -> AskedInTurn<A> {
+    let mut asked = AskedInTurn { passed: Vec::new(), ended: None };
+    for mut asks in parts {
+        match ask(&mut asks, &asked.passed).await {
+            Ok(decision) if decision.is_allowed() => asked.passed.push((asks, decision)),
+            answer => {
+                asked.ended = Some(answer.map(|decision| (asks, decision)));
+                break;
+            }
+        }
+    }
+    asked
+}
+
+/// The answers of places that were asked at the same time. It waits for all of them, even after an error. Use it for peeks and reports,
+/// which are never all or nothing. For stores that decide in several places.
+///
+/// # Errors
+/// The error of a place that gave no answer. It says nothing about the others.
+///
+/// # Cancel safety
+/// If it is dropped, each place continues or stops as its own future says; run it [to its end](DecisionFuture::begun) for reports.
+pub async fn ask_at_once<A>(begun: Vec<(A, DecisionFuture)>) -> Result<Vec<DecidedPart<A>>, StoreError> {
+    let (mut parts, mut failed) = (Vec::with_capacity(begun.len()), None);
+    for (asks, answer) in begun {
+        match answer.await {
+            Ok(decision) => parts.push((asks, decision)),
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(parts), Err)
+}
+
+/// An ask that outlives its call, for store wrappers that continue after an answer.
+///
+/// Cloning the key allocates above 51 bytes of text, and a receipt allocates; everything else is a reference count.
+#[derive(Debug)]
+pub struct OwnedAsk {
+    policy: PreparedPolicy,
+    key: Key,
+    cost: u64,
+    costs: SmallVec<[u64; 2]>,
+    mode: Mode,
+    /// Boxed, because few asks have one.
+    receipt: Option<Box<Receipt>>,
+}
+
+impl OwnedAsk {
+    /// A copy of an ask. It has the same receipt, so only one of the two may give units back.
+    pub fn new(ask: &Ask<'_>) -> Self {
+        Self {
+            policy: ask.prepared(),
+            key: ask.key().to_key(),
+            cost: ask.cost(),
+            costs: ask.costs().into(),
+            mode: ask.mode(),
+            receipt: ask.receipt().map(|receipt| Box::new(receipt.copied())),
+        }
+    }
+
+    /// The ask.
+    pub fn ask(&self) -> Ask<'_> {
+        let mut ask = Ask::new(&self.policy, self.key.as_ref(), self.cost, self.mode);
+        if !self.costs.is_empty() {
+            ask = ask.with_costs(&self.costs);
+        }
+        match &self.receipt {
+            Some(receipt) => ask.of(receipt),
+            None => ask,
+        }
     }
 }

@@ -7,10 +7,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
-use crate::limiter::Limiters;
-use crate::limiter::check_all;
-use crate::limiter::{Inherit, Turn};
-use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, QuotaStatus, judge};
+use crate::limiter::{Inherit, Limiters, Turn, check_all};
+use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, QuotaStatus, ask};
 use crate::{Decision, Key, Policy, RateLimiter, Store};
 
 /// The store's answer to a turn that is given up.

@@ -11,12 +11,11 @@ use crate::algorithm::State;
 use crate::decision::Decision;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::few::{few, sort_few};
-use crate::memory::bucket::Bucket;
-use crate::memory::change::Effect;
+use crate::memory::buckets::Bucket;
+use crate::memory::change::{BucketCell, Effect, LockedSets, Spot};
 use crate::memory::handover::Handover;
 use crate::memory::home::{Copied, Home};
-use crate::memory::place::{BucketCell, LockedSets, Spot};
-use crate::memory::plans::NumberedRule;
+use crate::memory::slot::NumberedRule;
 use crate::memory::store::PolicyBuckets;
 use crate::policy::MAX_QUOTAS;
 use crate::store::{Ask, Judged, Mode, judge};
@@ -218,43 +217,32 @@ fn turn_us(mode: Mode, judged: &[Judged], now_us: u64) -> u64 {
 ///
 /// Spends of one bucket need no trial: the second is judged by the sum of both. Only if reports are among them is each that passes carried
 /// out in turn, and all of them undone at the end.
-fn judge_each(
-    cells: &mut [BucketCell<'_>],
+fn judge_each<'a>(
+    cells: &mut [BucketCell<'a>],
     places: &mut LockedSets<'_>,
     now_us: u64,
 ) -> SmallVec<[Judged; 4]> {
     let reports = reports_of_several(cells);
     let mut judged: SmallVec<[Judged; 4]> = SmallVec::new();
-    let mut ahead: SmallVec<[SpendAhead<'_>; 4]> = SmallVec::new();
-    let mut undo: SmallVec<[(BucketCell<'_>, Copied, State); 1]> = SmallVec::new();
+    let mut trial = Trial { spends: SmallVec::new(), changes: SmallVec::new() };
     for asked in cells.chunk_by_mut(|one, other| one.at.0 == other.at.0) {
         let mode = asked[0].ask.mode();
         let whole_costs: SmallVec<[u64; 4]> = few(asked.iter().map(|cell| cell.ask.cost()));
         if mode.is_cut() {
-            cut(asked, places, &ahead, now_us);
+            trial.cut(asked, places, now_us);
         }
         let first = judged.len();
-        judged.extend(asked.iter().map(|cell| judge_one(cell, places, &ahead, now_us)));
-        let is_tried = reports.iter().any(|report| asked.iter().any(|cell| cell.is_twin_of(report)));
-        if is_tried && judged[first..].iter().all(Judged::passed) {
-            let turn_us = turn_us(mode, &judged[first..], now_us);
-            for cell in &*asked {
-                let floor = cell.bucket.floors.of(cell.hash, now_us);
-                undo.push((*cell, places[cell.place].copy(cell.hash, now_us), floor));
-                places[cell.place].change(cell, now_us, turn_us);
-            }
-            if mode == Mode::Reset {
-                ahead.retain(|spend| !asked.iter().any(|cell| cell.is_twin_of(&spend.cell)));
-            }
+        judged.extend(asked.iter().map(|cell| trial.judge(cell, places, now_us)));
+        let own = &judged[first..];
+        let is_reported = reports.iter().any(|report| asked.iter().any(|cell| cell.is_twin_of(report)));
+        if is_reported && own.iter().all(Judged::passed) {
+            trial.carry_out(asked, places, now_us, turn_us(mode, own, now_us));
         } else if mode.spends() {
             let spends = asked.iter().zip(whole_costs);
-            ahead.extend(spends.map(|(cell, whole_cost)| SpendAhead { cell: *cell, whole_cost }));
+            trial.spends.extend(spends.map(|(cell, whole_cost)| SpendAhead { cell: *cell, whole_cost }));
         }
     }
-    for (cell, copied, floor) in undo.into_iter().rev() {
-        places[cell.place].restore(cell.hash, &copied, now_us);
-        cell.bucket.floors.set(cell.hash, floor, now_us);
-    }
+    trial.undo(places, now_us);
     judged
 }
 
@@ -267,44 +255,83 @@ fn reports_of_several<'a>(cells: &[BucketCell<'a>]) -> BucketCells<'a> {
     few(of_several)
 }
 
-/// A spend from a bucket that later asks of the request follow, if it has not been tried out.
+/// The asks of a request that come before the one that is judged.
+struct Trial<'a> {
+    /// The spends that have not been carried out.
+    spends: SmallVec<[SpendAhead<'a>; 4]>,
+    /// The changes that have been carried out, to be undone.
+    changes: SmallVec<[TriedChange<'a>; 1]>,
+}
+
 struct SpendAhead<'a> {
     cell: BucketCell<'a>,
     /// The cost before it was cut: after a wait, it could take as much.
     whole_cost: u64,
 }
 
-/// The units that the spends before an ask take from its bucket. An ask without a cost passes beside a spend that is cut.
-fn units_ahead(ahead: &[SpendAhead<'_>], cell: &BucketCell<'_>) -> u64 {
-    let twins = ahead.iter().filter(|spend| spend.cell.is_twin_of(cell));
-    let costs = twins.map(|spend| if cell.ask.cost() > 0 { spend.whole_cost } else { spend.cell.ask.cost() });
-    costs.fold(0, u64::saturating_add)
+/// A key of a bucket, and what it had before the change.
+struct TriedChange<'a> {
+    cell: BucketCell<'a>,
+    before: Copied,
+    floor: State,
 }
 
-/// Cuts an ask to the units that all of its quotas have left after the spends before it.
-fn cut(asked: &mut [BucketCell<'_>], places: &mut LockedSets<'_>, ahead: &[SpendAhead<'_>], now_us: u64) {
-    let left = asked.iter().map(|cell| {
-        let remaining = places[cell.place].balance(cell, now_us).remaining;
-        remaining.saturating_sub(units_ahead(ahead, cell))
-    });
-    let left = left.min().unwrap_or(0);
-    asked.iter_mut().for_each(|cell| cell.ask = cell.ask.granted(left));
-}
-
-/// Judges one quota of an ask after these spends.
-fn judge_one(
-    cell: &BucketCell<'_>,
-    places: &mut LockedSets<'_>,
-    ahead: &[SpendAhead<'_>],
-    now_us: u64,
-) -> Judged {
-    let (place, mode) = (&mut places[cell.place], cell.ask.mode());
-    if mode == Mode::Return && !place.can_return(cell, now_us) {
-        return Judged::refused_until(now_us);
+impl<'a> Trial<'a> {
+    /// The units that the spends before an ask take from its bucket. An ask without a cost passes beside a spend that is cut.
+    fn units_ahead(&self, cell: &BucketCell<'_>) -> u64 {
+        let twins = self.spends.iter().filter(|spend| spend.cell.is_twin_of(cell));
+        let costs =
+            twins.map(|spend| if cell.ask.cost() > 0 { spend.whole_cost } else { spend.cell.ask.cost() });
+        costs.fold(0, u64::saturating_add)
     }
-    let ahead = if mode.asks() { units_ahead(ahead, cell) } else { 0 };
-    let slot = place.slot(cell, now_us, cell.ask.cost().saturating_add(ahead));
-    Judged::new(&cell.by.rule, mode, slot, now_us)
+
+    /// Cuts an ask to the units that all of its quotas have left after the spends before it.
+    fn cut(&self, asked: &mut [BucketCell<'_>], places: &mut LockedSets<'_>, now_us: u64) {
+        let left = asked.iter().map(|cell| {
+            let remaining = places[cell.place].balance(cell, now_us).remaining;
+            remaining.saturating_sub(self.units_ahead(cell))
+        });
+        let left = left.min().unwrap_or(0);
+        asked.iter_mut().for_each(|cell| cell.ask = cell.ask.granted(left));
+    }
+
+    /// Judges one quota of an ask after these spends.
+    fn judge(&self, cell: &BucketCell<'_>, places: &mut LockedSets<'_>, now_us: u64) -> Judged {
+        let (place, mode) = (&mut places[cell.place], cell.ask.mode());
+        if mode == Mode::Return && !place.can_return(cell, now_us) {
+            return Judged::refused_until(now_us);
+        }
+        let ahead = if mode.asks() { self.units_ahead(cell) } else { 0 };
+        let slot = place.slot(cell, now_us, cell.ask.cost().saturating_add(ahead));
+        Judged::new(&cell.by.rule, mode, slot, now_us)
+    }
+
+    /// Carries out an ask until the others are judged. A reset forgets the spends before it.
+    fn carry_out(
+        &mut self,
+        asked: &[BucketCell<'a>],
+        places: &mut LockedSets<'_>,
+        now_us: u64,
+        turn_us: u64,
+    ) {
+        for cell in asked {
+            let floor = cell.bucket.floors.of(cell.hash, now_us);
+            let before = places[cell.place].copy(cell.hash, now_us);
+            self.changes.push(TriedChange { cell: *cell, before, floor });
+            places[cell.place].change(cell, now_us, turn_us);
+        }
+        if asked[0].ask.mode() == Mode::Reset {
+            self.spends.retain(|spend| !asked.iter().any(|cell| cell.is_twin_of(&spend.cell)));
+        }
+    }
+
+    /// Undoes all changes, the last one first.
+    fn undo(self, places: &mut LockedSets<'_>, now_us: u64) {
+        for TriedChange { cell, before, floor } in self.changes.into_iter().rev() {
+            places[cell.place].restore(cell.hash, &before, now_us);
+            cell.bucket.floors.set(cell.hash, floor, now_us);
+        }
+    }
 }
 
 type BucketCells<'a> = SmallVec<[BucketCell<'a>; 4]>;

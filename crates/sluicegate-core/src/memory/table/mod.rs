@@ -17,23 +17,27 @@
 //! - Several sets, also of several tables, are locked in ascending order.
 //!
 //! The models at the end of the file run every interleaving of two threads through a set.
+//!
+//! # Layout of a set
+//! ```text
+//! states     one to three words for each slot
+//! tags       32 bits for each slot
+//! plans      16 bits for each slot, in tables with plans
+//! high       8 bits for each slot, in tables with plans
+//! forgotten  16 bits, at byte 4 of the last word
+//! lock       a bit in the last byte of the last word
+//! ```
 
-mod locked;
-mod set;
-mod words;
-
-#[cfg(loom)]
-use loom::sync::atomic::AtomicU64;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64 as Count;
 #[cfg(not(loom))]
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use self::locked::SetOfTable;
-pub(super) use self::locked::{Copy, Locked};
-use self::set::{LINE, Set};
-use self::words::until_of;
-pub(super) use self::words::{SlotWords, state_words};
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+
+use super::slot::{AUX_BITS, QuotaRules, load, store, until_of};
+pub(super) use super::slot::{SlotWords, state_words};
 use crate::policy::OnFull;
 
 /// A fixed table of 64-byte sets that holds the keys of one quota. A key's hash selects its set (low half) and
@@ -145,9 +149,383 @@ fn tag_of(hash: u64) -> u32 {
     (hash >> 32) as u32
 }
 
-#[cfg(all(test, not(loom)))]
-mod tests;
+/// The contents of a set: a row for each slot with its tag and words, and a row for the debt left to the set.
+pub(super) type Copy = [[u64; 4]; 6];
+
+/// A locked set.
+pub(super) struct Locked<
+    'a,
+    const SLOTS: usize,
+    const WORDS: usize,
+    const ACCOUNTS: bool,
+    const OWN: usize = 0,
+    const SIZE: usize = LINE,
+>(SetOfTable<'a, SLOTS, WORDS, ACCOUNTS, OWN, SIZE>);
+
+/// A set of a table.
+///
+/// Rare paths take a copy: passing the guard by reference would make every decision write it to memory.
+#[derive(Clone, Copy)]
+struct SetOfTable<
+    'a,
+    const SLOTS: usize,
+    const WORDS: usize,
+    const ACCOUNTS: bool,
+    const OWN: usize,
+    const SIZE: usize,
+> {
+    set: Set<'a, SLOTS, WORDS, OWN, SIZE>,
+    table: &'a Table<SLOTS, WORDS, ACCOUNTS, OWN, SIZE>,
+    index: usize,
+}
+
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize, const SIZE: usize>
+    Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN, SIZE>
+{
+    /// The slot of a hash, if it is in this set.
+    #[inline]
+    pub(super) fn find(&self, hash: u64) -> Option<usize> {
+        self.0.set.find(tag_of(hash))
+    }
+
+    /// The slot of a hash, and its entry.
+    #[inline]
+    pub(super) fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
+        let slot = self.find(hash);
+        (slot, self.get(slot))
+    }
+
+    /// The entry in a slot that `find` found; if it found none, the entry of a key at rest, with any debt that the key inherits.
+    #[inline]
+    pub(super) fn get(&self, slot: Option<usize>) -> SlotWords {
+        match slot {
+            Some(slot) => self.0.load(slot),
+            None => self.0.left().map_or_else(SlotWords::default, load::<WORDS, ACCOUNTS>),
+        }
+    }
+
+    /// Stores the entry of a hash in the slot that `find` found, or in the place of the least indebted key.
+    #[inline]
+    pub(super) fn put(
+        &mut self,
+        slot: Option<usize>,
+        hash: u64,
+        kept: SlotWords,
+        rules: &QuotaRules,
+        now_us: u64,
+    ) {
+        match slot {
+            Some(slot) => self.0.replace(slot, kept),
+            None => self.0.insert(hash, kept, rules, now_us),
+        }
+    }
+
+    /// Sets a key to rest, whatever its debt.
+    pub(super) fn reset(&mut self, hash: u64) {
+        if let Some(slot) = self.find(hash) {
+            self.0.store(slot, SlotWords::default());
+        }
+        self.0.set.forget_one();
+    }
+
+    /// A number that changes when a key of this set is forgotten or reset.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.0.set.forgotten().into()
+    }
+
+    /// The contents of the set.
+    pub(super) fn copy(&self) -> Copy {
+        let mut copy = [[0; 4]; 6];
+        let set = self.0.set;
+        for (slot, to) in copy.iter_mut().enumerate().take(SLOTS) {
+            to[0] = u64::from(set.tag(slot)) << 32;
+            if OWN > 0 {
+                to[0] |= u64::from(set.high(slot)) << 16 | u64::from(set.plan(slot));
+            }
+            for (to, word) in to[1..].iter_mut().zip(set.state(slot)) {
+                *to = word.load(Ordering::Relaxed);
+            }
+        }
+        for (to, word) in copy[5].iter_mut().zip(self.0.left().into_iter().flatten()) {
+            *to = word.load(Ordering::Relaxed);
+        }
+        copy
+    }
+
+    /// Restores the set from a copy.
+    pub(super) fn restore(&mut self, copy: &Copy) {
+        let set = self.0.set;
+        for (slot, from) in copy.iter().enumerate().take(SLOTS) {
+            set.set_tag(slot, tag_of(from[0]));
+            if OWN > 0 {
+                set.set_high(slot, (from[0] >> 16 & 0xff) as u8);
+                set.set_plan(slot, (from[0] & 0xffff) as u16);
+            }
+            for (from, word) in from[1..].iter().zip(set.state(slot)) {
+                word.store(*from, Ordering::Relaxed);
+            }
+        }
+        for (from, word) in copy[5].iter().zip(self.0.left().into_iter().flatten()) {
+            word.store(*from, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize, const SIZE: usize>
+    SetOfTable<'a, SLOTS, WORDS, ACCOUNTS, OWN, SIZE>
+{
+    /// The debt that keys that made room have left to this set.
+    #[inline]
+    fn left(self) -> Option<&'a [AtomicU64; WORDS]> {
+        self.table.left.get(self.index * WORDS..)?.first_chunk()
+    }
+
+    /// The entry in a slot.
+    #[inline]
+    fn load(self, slot: usize) -> SlotWords {
+        let mut kept = load::<WORDS, ACCOUNTS>(self.set.state(slot));
+        if OWN > 0 {
+            kept.plan = self.set.plan(slot);
+            if const { state_words::<WORDS, ACCOUNTS>() == 1 } {
+                kept.state.aux |= u64::from(self.set.high(slot)) << AUX_BITS;
+            }
+        }
+        kept
+    }
+
+    /// Stores an entry in the place of another one of the same key. If it is counted by another plan, it is a new bucket from now on.
+    #[inline]
+    fn replace(self, slot: usize, kept: SlotWords) {
+        if OWN > 0 && self.set.plan(slot) != kept.plan {
+            self.set.forget_one();
+        }
+        self.store(slot, kept);
+    }
+
+    #[inline]
+    fn store(self, slot: usize, kept: SlotWords) {
+        store::<WORDS, ACCOUNTS>(self.set.state(slot), kept);
+        if OWN > 0 {
+            self.set.set_plan(slot, kept.plan);
+            if const { state_words::<WORDS, ACCOUNTS>() == 1 } {
+                self.set.set_high(slot, (kept.state.aux >> AUX_BITS & 0xff) as u8);
+            }
+        }
+    }
+
+    #[cold]
+    fn insert(self, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
+        // Evict the key that is longest at rest first (if the clock is set back a little, the others are found again), then the least debt.
+        let debt_of = |slot: &usize| {
+            let kept = self.load(*slot);
+            let is_debt = kept.state.until_us > now_us;
+            if is_debt { Err(rules.weight(&kept, OWN > 0, now_us)) } else { Ok(kept.state.until_us) }
+        };
+        let victim = (0..SLOTS).min_by_key(debt_of).unwrap_or(0);
+        if kept.state.until_us <= now_us && debt_of(&victim) >= Ok(kept.state.until_us) {
+            return;
+        }
+        if debt_of(&victim).is_err() {
+            self.table.evictions.fetch_add(1, Ordering::Relaxed);
+            if self.table.keeps {
+                return;
+            }
+            self.set.forget_one();
+            self.leave(self.load(victim), rules, now_us);
+        }
+        self.set.set_tag(victim, tag_of(hash));
+        self.store(victim, kept);
+    }
+
+    /// Leaves the debt of a key that makes room to its set.
+    ///
+    /// The heavier of two debts stays. A newcomer never makes it lighter, and it drains like any
+    /// state.
+    fn leave(self, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
+        let Some(left) = self.left() else { return };
+        let (rule, before) = (&rules.own, load::<WORDS, ACCOUNTS>(left).state);
+        // Counted by the policy's own quota, because any key may inherit it.
+        let state = rules.counted(kept, (rule, 0), now_us).state;
+        let state = if before.until_us > now_us { rule.heavier(before, state, now_us) } else { state };
+        // Without an account: one key cannot give back the units of another.
+        store::<WORDS, ACCOUNTS>(left, SlotWords { state, ..SlotWords::default() });
+    }
+}
+
+impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize, const SIZE: usize> Drop
+    for Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN, SIZE>
+{
+    #[inline]
+    fn drop(&mut self) {
+        self.0.set.unlock();
+    }
+}
+
+/// The words of a cache line.
+const LINE: usize = 8;
+
+/// The bit of the last word that is set while a set is locked. Not the sign bit, of which compilers make a loop instead of a single `bts`.
+const LOCKED: u64 = 1 << 56;
+
+/// Five slots of one word, three of two, or two of three: at most 63 bytes, so that a set is one cache line. With plans of keys
+/// there are four slots of one word in a line, or five of two or four of three in two lines. `SIZE` words are one line or two.
+///
+/// The first word of a slot is its time with 12 bits below it, which are the `aux` of a state of one word. Then come the
+/// `aux` of a state of two words, and the account if there are accounts.
+#[derive(Clone, Copy)]
+struct Set<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize, const SIZE: usize>(
+    &'a [AtomicU64; SIZE],
+);
+
+impl<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize, const SIZE: usize>
+    Set<'a, SLOTS, WORDS, OWN, SIZE>
+{
+    // The first bytes of the fields, and of the room behind them.
+    const TAGS: usize = 8 * WORDS * SLOTS;
+    const PLANS: usize = Self::TAGS + 4 * SLOTS;
+    const HIGH: usize = Self::PLANS + 2 * OWN;
+    const END: usize = Self::HIGH + OWN;
+    const FORGOTTEN: usize = 8 * SIZE - 4;
+
+    /// The set of these words.
+    #[inline]
+    fn of(words: &'a [AtomicU64; SIZE]) -> Self {
+        const { assert!(Self::END <= Self::FORGOTTEN, "the slots need more words") };
+        Self(words)
+    }
+
+    #[inline]
+    fn state(self, slot: usize) -> &'a [AtomicU64; WORDS] {
+        &self.0.as_chunks().0[slot]
+    }
+
+    #[inline]
+    fn tag(self, slot: usize) -> u32 {
+        (self.field(Self::TAGS + 4 * slot) & 0xffff_ffff) as u32
+    }
+
+    /// The slot with this tag.
+    #[inline]
+    fn find(self, tag: u32) -> Option<usize> {
+        (0..SLOTS).position(|slot| self.tag(slot) == tag)
+    }
+
+    #[inline]
+    fn set_tag(self, slot: usize, tag: u32) {
+        self.set_field(Self::TAGS + 4 * slot, 0xffff_ffff, tag.into());
+    }
+
+    /// The number of the plan by which a state is counted, in a table with plans.
+    #[inline]
+    fn plan(self, slot: usize) -> u16 {
+        (self.field(Self::PLANS + 2 * slot) & 0xffff) as u16
+    }
+
+    #[inline]
+    fn set_plan(self, slot: usize, plan: u16) {
+        self.set_field(Self::PLANS + 2 * slot, 0xffff, plan.into());
+    }
+
+    /// The eight bits of `aux` above the 12 beside the time of a state of one word, in a table with plans.
+    #[inline]
+    fn high(self, slot: usize) -> u8 {
+        (self.field(Self::HIGH + slot) & 0xff) as u8
+    }
+
+    #[inline]
+    fn set_high(self, slot: usize, high: u8) {
+        self.set_field(Self::HIGH + slot, 0xff, high.into());
+    }
+
+    /// The number of states of this set that were forgotten before they were at rest. It may wrap around.
+    #[inline]
+    fn forgotten(self) -> u16 {
+        (self.field(Self::FORGOTTEN) & 0xffff) as u16
+    }
+
+    fn forget_one(self) {
+        let more = self.forgotten().wrapping_add(1);
+        self.set_field(Self::FORGOTTEN, 0xffff, more.into());
+    }
+
+    /// The bits of a word from this byte on.
+    #[inline]
+    fn field(self, byte: usize) -> u64 {
+        self.0[byte / 8].load(Ordering::Relaxed) >> (byte % 8 * 8)
+    }
+
+    /// Writes the bits of `mask` at this byte. Meanwhile other threads may set the lock bit alone, which is set already.
+    #[inline]
+    fn set_field(self, byte: usize, mask: u64, value: u64) {
+        let (word, shift) = (&self.0[byte / 8], byte % 8 * 8);
+        let others = word.load(Ordering::Relaxed) & !(mask << shift);
+        word.store(others | value << shift, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn lock(self) {
+        if !self.try_lock() {
+            self.wait_for_lock();
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[inline]
+    fn try_lock(self) -> bool {
+        // Acquire: the writes of the last holder are visible. All accesses in between may then be relaxed.
+        self.last().fetch_or(LOCKED, Ordering::Acquire) & LOCKED == 0
+    }
+
+    /// A try that fails writes nothing here: loom would let the thread read what it wrote then, and never that the lock is free.
+    #[cfg(loom)]
+    fn try_lock(self) -> bool {
+        let free = self.last().load(Ordering::Relaxed) & !LOCKED;
+        self.last().compare_exchange(free, free | LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Waits longer each time, because a read takes the cache line from the holder, which needs it to proceed. Then yields, in case the
+    /// holder was preempted.
+    #[cold]
+    fn wait_for_lock(self) {
+        let mut turn = 0_u32;
+        loop {
+            wait_a_turn(turn);
+            if self.last().load(Ordering::Relaxed) & LOCKED == 0 && self.try_lock() {
+                return;
+            }
+            turn = turn.saturating_add(1);
+        }
+    }
+
+    #[inline]
+    fn unlock(self) {
+        let word = self.last().load(Ordering::Relaxed) & !LOCKED;
+        // Release: pairs with the acquire of the next lock.
+        self.last().store(word, Ordering::Release);
+    }
+
+    #[inline]
+    fn last(self) -> &'a AtomicU64 {
+        &self.0[SIZE - 1]
+    }
+}
+
+#[cfg(not(loom))]
+fn wait_a_turn(turn: u32) {
+    if turn < 32 {
+        (0..1 << turn.min(3)).for_each(|_| std::hint::spin_loop());
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(loom)]
+fn wait_a_turn(_turn: u32) {
+    loom::thread::yield_now();
+}
 
 /// Every interleaving of two threads. Run with `RUSTFLAGS="--cfg loom"`.
 #[cfg(all(test, loom))]
 mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;

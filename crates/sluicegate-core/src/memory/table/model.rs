@@ -3,7 +3,7 @@ use loom::thread;
 
 use super::*;
 use crate::algorithm::{Anchor, Rule, State};
-use crate::memory::plans::QuotaRules;
+use crate::memory::slot::QuotaRules;
 use crate::{Algorithm, Quota};
 
 /// Adds one to what the table knows of a key, as a decision does.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::algorithm::{Anchor, Rule, State};
-use crate::memory::account::BucketAccount;
-use crate::memory::plans::QuotaRules;
+use crate::memory::beside::BucketAccount;
+use crate::memory::slot::QuotaRules;
 use crate::{Algorithm, Quota};
 
 fn rule(algorithm: Algorithm) -> QuotaRules {

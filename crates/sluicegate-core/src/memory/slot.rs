@@ -1,14 +1,29 @@
-//! The rules by which the keys of one bucket are counted: the policy's own rule, and the rules that keys bring.
+//! A slot of a table: the words of its state and account ([`SlotWords`]), and the rules by which the keys of one bucket are counted
+//! ([`QuotaRules`]): the policy's own rule, and the rules that keys bring.
 //!
-//! A slot of the table has no room for a rule, so each rule that keys bring has a number, a *plan*. A number is used again when its
+//! ```text
+//! word 0   moment of rest (52 bits)                          | aux of a one-word state (12 bits)
+//! word 1   aux of a two-word state
+//! last     account, in tables with accounts
+//! ```
+//!
+//! All accesses are `Relaxed`: the lock of the set orders them, and a gauge that reads without the lock needs no order.
+//! 52 bits of microseconds reach to the year 2112, the bound of every [`Clock`](crate::clock::Clock).
+//!
+//! A slot has no room for a rule, so each rule that keys bring has a number, a *plan*. A number is used again when its
 //! plan is no longer held and all states counted by it are at rest.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64 as Count, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
-use super::table::SlotWords;
-use crate::algorithm::Rule;
+#[cfg(loom)]
+use loom::sync::atomic::AtomicU64;
+
+use super::beside::BucketAccount;
+use crate::algorithm::{Rule, State};
 use crate::support::{read, write};
 
 /// The rule of a quota, and the plans of keys.
@@ -23,7 +38,7 @@ pub(super) struct KeyRule {
     pub(super) rule: Rule,
     pub(super) number: u16,
     /// The moment at which all states counted by it are at rest.
-    until_us: AtomicU64,
+    until_us: Count,
 }
 
 #[derive(Default)]
@@ -142,7 +157,7 @@ impl Plans {
             None if self.each.len() >= usize::from(MOST_PLANS) => return None,
             None => u16::try_from(self.each.len() + 1).ok()?,
         };
-        let plan = Arc::new(KeyRule { rule: *rule, number, until_us: AtomicU64::new(0) });
+        let plan = Arc::new(KeyRule { rule: *rule, number, until_us: Count::new(0) });
         match self.each.get_mut(usize::from(number) - 1) {
             Some(before) => *before = Arc::clone(&plan),
             None => self.each.push(Arc::clone(&plan)),
@@ -175,4 +190,63 @@ impl Plans {
 pub(super) struct NumberedRule {
     pub(super) rule: Rule,
     pub(super) plan: u16,
+}
+
+/// A table's entry of a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SlotWords {
+    pub(super) state: State,
+    /// Only in tables with accounts.
+    pub(super) account: BucketAccount,
+    /// The number of the plan that the state is counted by: 0 for the policy's own quota.
+    pub(super) plan: u16,
+}
+
+const LOW_BITS: u32 = 12;
+const LOW_MAX: u64 = (1 << LOW_BITS) - 1;
+/// The bits of an `aux` stored beside the time, and above them the bits of a table with plans.
+pub(super) const AUX_BITS: u32 = LOW_BITS;
+const TIME_MAX: u64 = u64::MAX >> LOW_BITS;
+
+/// When the state of a slot is at rest. One read, so that it may be asked without the lock, for a
+/// gauge.
+#[inline]
+pub(super) fn until_of<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> u64 {
+    words[0].load(Ordering::Relaxed) >> LOW_BITS
+}
+
+/// The words of a slot that hold the state; with accounts, the last word is the account.
+pub(super) const fn state_words<const WORDS: usize, const ACCOUNTS: bool>() -> usize {
+    if ACCOUNTS { WORDS - 1 } else { WORDS }
+}
+
+#[inline]
+pub(super) fn load<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS]) -> SlotWords {
+    let first = words[0].load(Ordering::Relaxed);
+    let aux = match state_words::<WORDS, ACCOUNTS>() {
+        1 => first & LOW_MAX,
+        _ => words[1].load(Ordering::Relaxed),
+    };
+    let account = if ACCOUNTS {
+        BucketAccount::of(words[WORDS - 1].load(Ordering::Relaxed))
+    } else {
+        BucketAccount::default()
+    };
+    SlotWords { state: State::new(first >> LOW_BITS, aux), account, plan: 0 }
+}
+
+#[inline]
+pub(super) fn store<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS], kept: SlotWords) {
+    let SlotWords { state, account, .. } = kept;
+    let low = match state_words::<WORDS, ACCOUNTS>() {
+        1 => state.aux & LOW_MAX,
+        _ => {
+            words[1].store(state.aux, Ordering::Relaxed);
+            0
+        }
+    };
+    if ACCOUNTS {
+        words[WORDS - 1].store(account.word(), Ordering::Relaxed);
+    }
+    words[0].store(state.until_us.min(TIME_MAX) << LOW_BITS | low, Ordering::Relaxed);
 }
