@@ -219,7 +219,7 @@ pub enum Event<'a> {
     },
 }
 
-/// Why no store was asked about a request.
+/// Why no store has decided about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Undecided {
