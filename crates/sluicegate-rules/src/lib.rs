@@ -374,6 +374,7 @@
 //! | `verified_before(..)` | the inner key, which a proxy in front has verified | as for the inner key |
 //! | `descriptor`, `descriptor(entry)` | a [descriptor](#descriptors-of-envoy), or the value of one of its entries | it is none, or the entry is missing or empty |
 //! | a name under `keys` | the first of its list that the request has | it has none of them |
+//! | a name with `program` under `keys`, as `user: program` | the key that [`RulesBuilder::key`] finds | it finds none |
 //!
 //! `on_missing_key` of a rule says what happens to a request without a key: `share` puts all of them into one bucket (the default), `skip`
 //! skips the rule for them, and a status refuses them. A server that does not pass on the peer is a mistake and answers 500.
@@ -382,7 +383,7 @@
 //! Without `clients` the address of a client is the address of the connection's peer. Behind proxies, name their networks (`proxies`) or
 //! their number (`hops`; behind a Unix socket `hops: 1`), and the `header` that they write. `ipv6_prefix: 56` sets how much of an IPv6
 //! address is one client, and `nat64: true` counts addresses in `64:ff9b::/96` as the IPv4 addresses inside them. `jwt` says how tokens are verified. `api_keys` lists the known keys by their
-//! sha256, each with a tier, a `quota` or both. `keys` names a list of keys.
+//! sha256, each with a tier, a `quota` or both. `keys` names a list of keys, or says that the program finds the key.
 //!
 //! ```
 //! use std::net::SocketAddr;

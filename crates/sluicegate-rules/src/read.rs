@@ -14,6 +14,7 @@ use crate::at::Position;
 use crate::error::Problems;
 use crate::schema::File;
 use crate::shape::Entries;
+use crate::shown::{nearest, short};
 use crate::variables::{Variables, is_own_secret};
 
 /// The largest file that is read.
@@ -203,26 +204,6 @@ fn braces(line: &str) -> Vec<Brace> {
         before = c;
     }
     found
-}
-
-/// The known word that is most similar to this one.
-pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
-    let near = known.iter().map(|known| (strsim::osa_distance(&short(word), known), *known)).min()?;
-    (near.0 * 3 <= near.1.len()).then_some(near.1)
-}
-
-/// The nearest known name for an unknown one.
-pub(crate) fn instead_of(name: &str, known: &[&str]) -> String {
-    match nearest(name, known) {
-        Some(near) => format!(": did you mean {near:?}?"),
-        None if known.is_empty() => String::new(),
-        None => format!(": there are {}", known.iter().take(8).copied().collect::<Vec<_>>().join(", ")),
-    }
-}
-
-/// The part of a text that an error shows.
-pub(crate) fn short(text: &str) -> String {
-    text.chars().take(64).collect()
 }
 
 /// The text of a file, or the reason why there is none.

@@ -1,12 +1,10 @@
-//! The lines of a file that an error may show, so that readers of logs do not learn a password from a typing error.
+//! The parts of a file that an error may show: short texts, known names, and lines, so that readers of logs do not learn a password from a typing error.
 //!
 //! A line is judged as written, even if it is not YAML. In doubt, it is not shown.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
-
-use crate::read::nearest;
 
 /// Sections without secrets.
 const OPEN: [&str; 8] = ["version", "clients", "paths", "policies", "tiers", "keys", "in_flight", "headers"];
@@ -173,6 +171,26 @@ fn is_open_rule(line: &str) -> bool {
 fn is_open_word(word: &str) -> bool {
     let all: Vec<&str> = WORDS.iter().chain(&HIDING).copied().collect();
     WORDS.contains(&word) || nearest(word, &all).is_some_and(|near| WORDS.contains(&near))
+}
+
+/// The known word that is most similar to this one.
+pub(crate) fn nearest<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+    let near = known.iter().map(|known| (strsim::osa_distance(&short(word), known), *known)).min()?;
+    (near.0 * 3 <= near.1.len()).then_some(near.1)
+}
+
+/// The nearest known name for an unknown one.
+pub(crate) fn instead_of(name: &str, known: &[&str]) -> String {
+    match nearest(name, known) {
+        Some(near) => format!(": did you mean {near:?}?"),
+        None if known.is_empty() => String::new(),
+        None => format!(": there are {}", known.iter().take(8).copied().collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// The part of a text that an error shows.
+pub(crate) fn short(text: &str) -> String {
+    text.chars().take(64).collect()
 }
 
 #[cfg(test)]

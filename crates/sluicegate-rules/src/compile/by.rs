@@ -10,13 +10,13 @@ use sluicegate_tower::PeerIp;
 use sluicegate_tower::key::{BearerJwt, RequestView};
 
 use super::keys::{ApiKeys, Keys, call};
-use super::own::KeyQuotas;
-use super::{is_unknown, wrong};
+use super::quotas::KeyQuotas;
+use super::value::{is_unknown, wrong};
 use crate::at::At;
 use crate::descriptor::RequestDescriptor;
 use crate::error::Problems;
-use crate::read::short;
 use crate::schema::OneOrMany;
+use crate::shown::short;
 
 /// A place in a request that names a tier, a class or quotas.
 pub(super) enum AttributeSource {

@@ -23,8 +23,9 @@ use sluicegate_tower::limits::path::{Purpose, has_dots};
 use sluicegate_tower::limits::{Select, Selected};
 use smallvec::SmallVec;
 
-use super::condition::{Comparison, Matcher, MeantPath, Mismatch, Readings, RequestFacts};
+use super::condition::{Matcher, Mismatch, RequestFacts};
 use super::finder::{ConditionsLeft, Finder, RulePlaces};
+use super::paths::{Comparison, MeantPath, Readings};
 use super::rule::RuleAsks;
 use crate::descriptor::RequestDescriptor;
 use crate::variables::without_values;

@@ -9,13 +9,13 @@ use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{Extraction, KeyForm, RequestView};
 use sluicegate_tower::limits::path::{Fold, Purpose, Sense};
 
-use super::condition::Comparison;
+use super::paths::Comparison;
 use super::pattern::{TextPattern, texts_of};
 use crate::at::At;
 use crate::descriptor::{RequestDescriptor, is_path, meaning, meanings};
 use crate::error::Problems;
-use crate::read::short;
 use crate::schema::{Condition, DescriptorEntries, TextWanted};
+use crate::shown::short;
 
 /// The domains and the entries that a descriptor must have.
 #[derive(Default)]

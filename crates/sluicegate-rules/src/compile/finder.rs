@@ -10,10 +10,9 @@ use http::HeaderName;
 use sluicegate_tower::limits::path::Sense;
 use smallvec::SmallVec;
 
-use super::condition::{Comparison, Matcher, MeantPath, RequestFacts};
-use super::paths::PathTree;
+use super::condition::{Matcher, RequestFacts};
+use super::paths::{Comparison, FastMap, MeantPath, PathTree, note};
 use super::pattern::{FieldPattern, PathWanted, TextPattern};
-use super::{FastMap, note};
 use crate::descriptor::{RequestDescriptor, meanings};
 
 /// Indices of rules, by a condition of each.

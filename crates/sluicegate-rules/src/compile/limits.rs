@@ -5,6 +5,7 @@
 //! the path; an exemption applies only if it holds in all of them, and never to a path with dots.
 
 use std::collections::{HashMap, HashSet};
+use std::mem;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -14,15 +15,15 @@ use sluicegate_tower::limits::path::Purpose;
 use super::choice::{Choice, Conditional};
 use super::compiled::Compiled;
 use super::compiled::Sections;
-use super::condition::Comparison;
 use super::own::{KeyedPolicy, WithKeys};
+use super::paths::Comparison;
 use super::reader::{NamedByRules, NamedSections, RuleReader};
 use super::rule::{Rule, status};
-use super::{is_unknown, option};
+use super::value::{is_unknown, option};
 use crate::at::At;
 use crate::error::Problems;
-use crate::read::{instead_of, short};
 use crate::schema::{File, OneOrMany, PathsEntry};
+use crate::shown::{instead_of, short};
 
 /// Reads the rules of a file, once its policies, tiers and keys are read.
 ///
@@ -75,8 +76,14 @@ pub(super) fn of(file: &File, named: NamedSections<'_>, problems: &mut Problems<
     });
     let (opened, files) = (opened.collect(), named.keys.files());
     let replaces: Vec<Vec<usize>> = rules.iter().map(|rule| replaced(rule, &rules, problems)).collect();
-    let conditions = rules.iter_mut().map(Rule::condition).zip(replaces);
-    let conditions = conditions.map(|(condition, replaces)| Conditional { replaces, ..condition });
+    let conditions = rules.iter_mut().zip(replaces).map(|(rule, replaces)| Conditional {
+        name: rule.name.clone(),
+        group: rule.group.clone(),
+        only_if: mem::take(&mut rule.only_if),
+        asks: Some(Arc::clone(&rule.asks)),
+        policies: rule.names().map(str::to_owned).collect(),
+        replaces,
+    });
     let choice = Choice::new(conditions.collect(), limiting, problems.hidden());
     let unused: Vec<&KeyedPolicy> =
         file.policies.0.iter().filter_map(|(name, _)| named.policies.unused(&name.value)).collect();

@@ -3,7 +3,6 @@
 //! All keys stay in the buckets of one policy, whatever their quotas, so that a key with changed quotas keeps its spent units.
 
 use std::collections::{HashMap, HashSet};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use sluicegate_core::limiter::Inherit;
@@ -15,45 +14,26 @@ use sluicegate_tower::limits::ChosenQuotas;
 
 use super::by::AttributeSource;
 use super::keys::{Keys, Namer};
-use super::policies::texts;
-use super::rule::Share;
-use super::{read, wrong};
+use super::quotas::{KeyQuotas, quotas_under};
 use crate::at::At;
 use crate::error::Problems;
 use crate::schema::{Named, OneOrMany};
-
-/// The quotas of a key, which take the place of its policy's.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum KeyQuotas {
-    Quotas(Quotas),
-    Unlimited,
-}
-
-impl FromStr for KeyQuotas {
-    type Err = ConfigError;
-
-    fn from_str(text: &str) -> Result<Self, ConfigError> {
-        if text == UNLIMITED { Ok(Self::Unlimited) } else { text.parse().map(Self::Quotas) }
-    }
-}
-
-impl KeyQuotas {
-    fn quotas(&self) -> Option<&Quotas> {
-        match self {
-            Self::Quotas(quotas) => Some(quotas),
-            Self::Unlimited => None,
-        }
-    }
-}
-
-/// The word for no quota at all.
-pub(super) const UNLIMITED: &str = "unlimited";
+use crate::shown::short;
 
 /// Quotas of single keys, by the operators' names of the keys.
 type SingleKeys = HashMap<String, KeyQuotas>;
 
 /// The most different quotas of keys that a store supports at once.
 const MOST: usize = 65_535;
+
+/// The part of its limits that a rule has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    /// The name of the rule.
+    pub rule: String,
+    pub parts: u64,
+    pub whole: u64,
+}
 
 /// A policy that rules spend from, with the quotas of keys that have their own.
 #[derive(Clone)]
@@ -235,38 +215,18 @@ fn single_keys(policy: &Policy, section: &Named<At<OneOrMany>>, problems: &mut P
         .collect()
 }
 
-/// Quotas as written, or `unlimited`, if a key of the policy can have them.
-pub(super) fn quotas_under(
-    policy: &Policy,
-    given: &At<OneOrMany>,
-    problems: &mut Problems<'_>,
-) -> Option<KeyQuotas> {
-    let own = own_quotas(given, problems)?;
-    if let Some(quotas) = own.quotas()
-        && let Err(error) = policy.under(quotas)
-    {
-        let all = given.all();
-        match error.quota().and_then(|index| all.get(index)) {
-            Some(quota) => wrong(quota, &error, problems),
-            None => problems.error(given.place, error.problem()),
+/// The share of a rule, such as 1/10.
+pub(super) fn share(rule: &str, text: &At<String>, problems: &mut Problems<'_>) -> Option<Share> {
+    let numbers =
+        text.value.split_once('/').map(|(parts, whole)| (parts.trim().parse(), whole.trim().parse()));
+    match numbers {
+        Some((Ok(parts), Ok(whole))) if parts > 0 && parts <= whole => {
+            Some(Share { rule: rule.to_owned(), parts, whole })
         }
-        return None;
+        _ => {
+            let shown = short(&text.value);
+            problems.error(text.place, format!("{shown:?} is not a share: write a part of a whole, as 1/10"));
+            None
+        }
     }
-    Some(own)
-}
-
-/// Quotas as written, or `unlimited`.
-pub(super) fn own_quotas(given: &At<OneOrMany>, problems: &mut Problems<'_>) -> Option<KeyQuotas> {
-    let all = texts(given, problems);
-    if let [one] = &all[..]
-        && one.value == UNLIMITED
-    {
-        return Some(KeyQuotas::Unlimited);
-    }
-    if all.is_empty() {
-        problems.error(given.place, "a key has at least one quota, as 5/min, or is unlimited");
-    }
-    let each: Vec<Option<Quota>> = all.iter().map(|text| read(text, problems)).collect();
-    let each: Option<Vec<Quota>> = each.into_iter().collect();
-    each.filter(|each| !each.is_empty()).map(|each| KeyQuotas::Quotas(each.into()))
 }

@@ -1,13 +1,89 @@
-//! Finds the patterns that match a path: patterns without captures in a table of whole paths, all others in a tree of segments.
+//! How paths are compared, and which patterns match a path: patterns without captures in a table of whole paths, all others in a tree of segments.
 //!
 //! # Cost
 //! A path is looked up once in the table, and walked once in the tree, whatever the number of patterns: a segment costs one table lookup.
 //! If a text and a capture both match, both ways are walked, so that a path visits only nodes with patterns that match its text so far,
 //! each at most once.
 
-use sluicegate_tower::limits::path::{Fold, PathPattern, PathSegment, split};
+use std::borrow::Cow;
+use std::collections::HashMap;
 
-use super::{FastMap, note};
+use sluicegate_tower::limits::PathReading;
+use sluicegate_tower::limits::path::{
+    Fold, PathPattern, PathSegment, Purpose, Sense, is_plain, spellings, split,
+};
+use smallvec::SmallVec;
+
+/// The way in which the conditions of a section compare paths.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Comparison {
+    pub purpose: Purpose,
+    /// The ignored differences where a path must match, and where it must not.
+    folds: [Fold; 2],
+}
+
+impl Comparison {
+    pub(super) fn new(purpose: Purpose, reading: PathReading) -> Self {
+        Self { purpose, folds: [Sense::In, Sense::NotIn].map(|sense| reading.fold(purpose, sense)) }
+    }
+
+    pub(super) fn fold(self, sense: Sense) -> Fold {
+        let [within, where_not] = self.folds;
+        if sense == Sense::In { within } else { where_not }
+    }
+
+    /// Whether a path clearly means only itself, like most paths.
+    #[inline]
+    pub(super) fn is_only_reading(self, path: &str) -> bool {
+        self.folds.iter().all(|fold| fold.is_exact()) && is_plain(path)
+    }
+
+    /// The only reading of a path, if it clearly has only one, like most paths.
+    pub(super) fn only_reading(self, path: &str) -> Option<MeantPath<'_>> {
+        is_plain(path).then(|| MeantPath::of(Cow::Borrowed(path), self))
+    }
+
+    /// The paths that a request with this path may mean.
+    pub(super) fn readings(self, path: &str) -> Readings<'_> {
+        spellings(path, self.purpose).into_iter().map(|path| MeantPath::of(path, self)).collect()
+    }
+}
+
+/// The paths that a request may mean; most requests have one.
+pub(super) type Readings<'a> = SmallVec<[MeantPath<'a>; 1]>;
+
+/// A path that a request may mean: `path` is compared with patterns that must match, `where_not` with patterns that must not.
+pub(super) struct MeantPath<'a> {
+    path: Cow<'a, str>,
+    /// `None` if it equals `path`.
+    where_not: Option<Cow<'a, str>>,
+}
+
+impl<'a> MeantPath<'a> {
+    fn of(path: Cow<'a, str>, comparison: Comparison) -> Self {
+        let [fold, where_not] = comparison.folds;
+        let where_not = (where_not != fold).then(|| where_not.apply(path.clone()));
+        Self { path: fold.apply(path), where_not }
+    }
+
+    #[inline]
+    pub(super) fn path(&self, sense: Sense) -> &str {
+        match (&self.where_not, sense) {
+            (Some(path), Sense::NotIn) => path,
+            _ => &self.path,
+        }
+    }
+}
+
+/// A table filled by the file and looked up by requests. Clients do not choose its keys, so its hash may be a fast one.
+pub(super) type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+
+/// Adds a number to a list in order, once.
+pub(super) fn note(numbers: &mut Vec<usize>, number: usize) {
+    if numbers.last() != Some(&number) {
+        numbers.push(number);
+    }
+}
 
 /// Numbers of patterns, by their paths and by their segments.
 #[derive(Default)]

@@ -10,8 +10,8 @@ use sluicegate_tower::limits::path::{Fold, PathPattern};
 
 use crate::at::At;
 use crate::error::Problems;
-use crate::read::short;
 use crate::schema::TextWanted;
+use crate::shown::short;
 
 /// A text, or the texts of one form.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -12,11 +12,11 @@ use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy, Quota};
 use super::keys::{ApiKeys, Keys};
 use super::own::KeyedPolicy;
 use super::rooms::{self, FileRoomTerms};
-use super::{is_unknown, number, option, read, refuse, wrong};
+use super::value::{number, option, read, refuse, texts, wrong};
 use crate::at::At;
 use crate::error::Problems;
-use crate::read::short;
-use crate::schema::{ApiKeysEntry, Named, OneOrMany, PolicyEntry, Suspend, Tighten, written};
+use crate::schema::{ApiKeysEntry, Named, PolicyEntry, Suspend, Tighten, written};
+use crate::shown::short;
 
 /// The policies by name, and the ones that rules use.
 pub(super) struct Policies {
@@ -140,22 +140,8 @@ fn refuse_beside_defer(entry: &PolicyEntry, problems: &mut Problems<'_>) {
     });
 }
 
-/// A placeholder for an unknown quota: as high as every algorithm supports on every store.
-const UNKNOWN: &str = "2000/s";
-
 /// The most keys that a policy can have room for.
 const MOST_KEYS: u64 = 1 << 31;
-
-/// The quotas of a list, as texts; a placeholder replaces an unknown one.
-pub(super) fn texts(quotas: &At<OneOrMany>, problems: &mut Problems<'_>) -> Vec<At<String>> {
-    let mut all = quotas.all();
-    for quota in &mut all {
-        if is_unknown(quota, UNKNOWN, problems) {
-            UNKNOWN.clone_into(&mut quota.value);
-        }
-    }
-    all
-}
 
 fn policy(name: &At<String>, given: &PolicyEntry, problems: &mut Problems<'_>) -> Option<Policy> {
     let algorithm = option(given.algorithm.as_ref(), problems).unwrap_or(Algorithm::Gcra);

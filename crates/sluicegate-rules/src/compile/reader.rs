@@ -14,21 +14,22 @@ use sluicegate_tower::request_fields::RejectUnreadable;
 
 use super::by::Classes;
 use super::choice::Conditional;
-use super::condition::{Comparison, Matcher};
+use super::condition::Matcher;
 use super::in_flight::{AtOnce, InFlightNumbers, Number};
 use super::keys::{JOINED, Keys};
-use super::own::KeyedPolicy;
+use super::own::{KeyedPolicy, Share, share};
+use super::paths::Comparison;
 use super::policies::Policies;
 use super::rooms::{FileRoom, FileRoomTerms};
 use super::rule::settle;
-use super::rule::{Budget, Rule, RuleAsks, RuleCost, Share, share, statuses, units};
+use super::rule::{Budget, Rule, RuleAsks, RuleCost, statuses, units};
 use super::store::NamedStore;
 use super::tiers::AllTiers;
-use super::{option, refuse};
+use super::value::{option, refuse};
 use crate::at::{At, Position};
 use crate::error::Problems;
-use crate::read::{instead_of, short};
 use crate::schema::{Condition, Cost, RuleEntry, written};
+use crate::shown::{instead_of, short};
 
 /// The sections of a file that rules name things of.
 #[derive(Clone, Copy)]

@@ -12,16 +12,14 @@ use sluicegate_core::policy::TimeSpan;
 use sluicegate_core::{Policy, Quota};
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::OnMissingKey;
-use sluicegate_tower::room::{Door, RoomTerms};
+use sluicegate_tower::room::RoomTerms;
 
-use super::compiled::{Compiled, Sections};
 use super::rule::RuleAsks;
-use super::{is_unknown, number, read, refuse};
+use super::value::{is_unknown, number, read, refuse};
 use crate::at::{At, Position};
 use crate::error::Problems;
-use crate::read::short;
-use crate::rooms::Doors;
 use crate::schema::{PolicyEntry, RoomEntry};
+use crate::shown::short;
 
 /// A waiting room of the file.
 #[derive(Clone)]
@@ -117,18 +115,6 @@ impl FileRoom {
         terms.places_per_client =
             places_per_client.map(|places| (places, Arc::clone(key), asks.on_missing_key));
         Self { terms, options, rule: rule.value.clone(), place: rule.place }
-    }
-}
-
-impl Compiled {
-    /// Joins the doors of the rooms. A request comes to a door if the rules of its room apply: when it reaches the rules, and within a
-    /// group only by the first rule that matches.
-    pub(crate) fn doors(&self, each: Vec<Arc<dyn Door>>, sections: Sections) -> Doors {
-        if each.is_empty() {
-            return Doors::default();
-        }
-        let of_rules = self.rules.iter().map(|rule| rule.rooms.clone()).collect();
-        Doors { each, select: Some(Box::new(sections.select(of_rules))) }
     }
 }
 

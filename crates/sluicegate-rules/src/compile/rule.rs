@@ -1,6 +1,5 @@
 //! A rule of a file: its policies, key, cost, and refunds.
 
-use std::mem;
 use std::sync::Arc;
 
 use http::StatusCode;
@@ -11,17 +10,16 @@ use sluicegate_tower::settle::{OnAbort, Reserve, Settle};
 use sluicegate_tower::{KeyExtractor, Limit};
 
 use super::by::Classes;
-use super::choice::Conditional;
 use super::condition::Matcher;
 use super::in_flight::Number;
 use super::own::KeyedPolicy;
 use super::tiers::TierSet;
-use super::{number, option};
+use super::value::{number, option};
 use crate::at::{At, Position};
 use crate::descriptor::RequestDescriptor;
 use crate::error::Problems;
-use crate::read::short;
 use crate::schema::{Cost, PricesEntry, SaidCost, SettleEntry};
+use crate::shown::short;
 
 /// A compiled rule.
 pub(crate) struct Rule {
@@ -64,15 +62,6 @@ pub(super) struct RuleAsks {
     pub on_missing_key: Option<OnMissingKey>,
     pub in_flight: Option<String>,
     pub classes: Vec<String>,
-}
-
-/// The part of its limits that a rule has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Share {
-    /// The name of the rule.
-    pub rule: String,
-    pub parts: u64,
-    pub whole: u64,
 }
 
 /// The limiter or tiers that a rule spends from.
@@ -153,19 +142,6 @@ impl Rule {
                     problems.warning(self.place, text);
                 }
             }
-        }
-    }
-
-    /// Takes out the condition of the rule.
-    pub(super) fn condition(&mut self) -> Conditional {
-        let only_if = mem::take(&mut self.only_if);
-        Conditional {
-            name: self.name.clone(),
-            group: self.group.clone(),
-            only_if,
-            asks: Some(Arc::clone(&self.asks)),
-            policies: self.names().map(str::to_owned).collect(),
-            ..Conditional::default()
         }
     }
 
@@ -265,22 +241,6 @@ pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Rule
             }
             let reserve = reserve.at_least(least).at_most(most);
             Some(RuleCost::Said { reserve, field, least, most, missing: missing? })
-        }
-    }
-}
-
-/// The share of a rule, such as 1/10.
-pub(super) fn share(rule: &str, text: &At<String>, problems: &mut Problems<'_>) -> Option<Share> {
-    let numbers =
-        text.value.split_once('/').map(|(parts, whole)| (parts.trim().parse(), whole.trim().parse()));
-    match numbers {
-        Some((Ok(parts), Ok(whole))) if parts > 0 && parts <= whole => {
-            Some(Share { rule: rule.to_owned(), parts, whole })
-        }
-        _ => {
-            let shown = short(&text.value);
-            problems.error(text.place, format!("{shown:?} is not a share: write a part of a whole, as 1/10"));
-            None
         }
     }
 }

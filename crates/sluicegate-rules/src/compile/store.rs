@@ -11,7 +11,7 @@ use sluicegate_fleet::{DenyCache, Leased};
 #[cfg(feature = "redis")]
 use sluicegate_redis::{RedisStore, RedisStoreBuilder};
 
-use super::{is_unknown, refuse};
+use super::value::{is_unknown, refuse};
 use crate::at::At;
 use crate::error::Problems;
 use crate::schema::{OneOrMany, StoreEntry, written};

@@ -14,13 +14,13 @@ use sluicegate_tower::limits::{ChosenQuotas, Tiers};
 
 use super::by::{AttributeSource, TierPlan};
 use super::keys::{Keys, Namer};
-use super::own::{KeyQuotas, KeyedPolicy, UNLIMITED, quotas_under};
+use super::own::{KeyedPolicy, Share};
 use super::policies::Policies;
-use super::rule::Share;
+use super::quotas::{KeyQuotas, UNLIMITED, quotas_under};
 use crate::at::At;
 use crate::error::Problems;
-use crate::read::{instead_of, short};
 use crate::schema::{File, Named, OneOrMany, TiersEntry};
+use crate::shown::{instead_of, short};
 
 /// Sizes of one limit.
 #[derive(Clone)]

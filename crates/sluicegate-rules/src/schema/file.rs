@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::DescriptorEntries;
 use super::sections::{ApiKeysEntry, AtOnceEntry, Clients, Jwt, PathsEntry, RoomEntry, StoreEntry};
-use super::shapes::{Cost, FieldValues, Named, OneOrMany, PricesEntry, TextWanted, said, written};
+use super::shapes::{
+    Cost, DescriptorEntries, FieldValues, Named, OneOrMany, PricesEntry, TextWanted, said, written,
+};
 use super::words;
 use crate::at::{At, Position};
 
@@ -38,7 +39,7 @@ pub(crate) struct File {
     /// Sizes of one limit, such as the plans of a service.
     #[serde(default)]
     pub tiers: Named<At<TiersEntry>>,
-    /// Names for keys: the first of the list that a request has.
+    /// Names for keys: the first of the list that a request has, or `program`, whose code finds the key.
     #[serde(default)]
     pub keys: Named<At<OneOrMany>>,
     /// The header fields of responses: `legacy` (`X-RateLimit-*`), `ietf` (`RateLimit`), `all` (both), `all-on-refusal` (`legacy`,

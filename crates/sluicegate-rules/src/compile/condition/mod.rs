@@ -15,12 +15,13 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::path::Sense;
 use sluicegate_tower::request_fields::RequestFields;
 
-pub(crate) use self::facts::Comparison;
-pub(super) use self::facts::{MeantPath, QueryParameters, Readings, RequestFacts, host_of};
+pub(super) use self::facts::RequestFacts;
 use super::by::TierPlan;
 use super::descriptor::{DescriptorPattern, NotDescribed};
+use super::keys::host_of;
+use super::paths::MeantPath;
 use super::pattern::{FieldPattern, PathWanted, TextPattern};
-use crate::read::short;
+use crate::shown::short;
 
 /// The conditions that a request must meet, all of them.
 #[derive(Default)]

@@ -8,15 +8,16 @@ use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_tower::limits::path::{Fold, Purpose, Sense};
 use sluicegate_tower::request_fields::FieldKey;
 
-use super::{Client, Comparison, DescriptorPattern, InTiers, Matcher, any};
+use super::{Client, DescriptorPattern, InTiers, Matcher, any};
 use crate::at::At;
 use crate::compile::keys::{Keys, networks_of};
+use crate::compile::paths::Comparison;
 use crate::compile::pattern::{FieldPattern, PathWanted, TextPattern, WholeRegex};
-use crate::compile::refuse;
 use crate::compile::tiers::AllTiers;
+use crate::compile::value::refuse;
 use crate::error::Problems;
-use crate::read::{instead_of, short};
 use crate::schema::{Condition, FieldValues, OneOrMany, TextWanted, written};
+use crate::shown::{instead_of, short};
 
 impl Matcher {
     pub(in crate::compile) fn of(

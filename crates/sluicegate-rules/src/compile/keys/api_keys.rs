@@ -11,8 +11,8 @@ use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::{ApiKey, BearerJwt, Extraction, KeyForm, MissingKey, RequestView};
 
 use crate::at::{At, Position};
-use crate::compile::is_unknown;
-use crate::compile::own::{KeyQuotas, own_quotas};
+use crate::compile::quotas::{KeyQuotas, own_quotas};
+use crate::compile::value::is_unknown;
 use crate::error::Problems;
 use crate::read;
 use crate::schema::{ApiKeysEntry, Jwt, KeyEntry, KeyLine, Named};

@@ -8,10 +8,10 @@ use sluicegate_tower::key::{Networks, RequestView};
 use sluicegate_tower::{ClientIp, KeyExtractor, PeerIp};
 
 use crate::at::At;
-use crate::compile::number;
+use crate::compile::value::number;
 use crate::error::Problems;
-use crate::read::short;
 use crate::schema::Clients;
+use crate::shown::short;
 
 /// The address that identifies a client: of the peer, or behind proxies.
 #[derive(Clone)]

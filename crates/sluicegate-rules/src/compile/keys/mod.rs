@@ -19,11 +19,12 @@ use self::api_keys::Verifier;
 pub(super) use self::client::{ClientAddress, networks_of};
 pub(crate) use self::word::GivenKeys;
 use self::word::{GivenKey, PartKey, Word};
+pub(super) use self::word::{QueryParameters, host_of};
 use super::descriptor::DescriptorKey;
 use crate::at::At;
 use crate::error::Problems;
-use crate::read::short;
 use crate::schema::File;
+use crate::shown::short;
 
 type Extractor = Arc<dyn KeyExtractor>;
 

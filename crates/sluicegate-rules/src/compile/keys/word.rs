@@ -1,10 +1,11 @@
-//! A word of a file that names a key.
+//! A word of a file that names a key, and the parts of a request that are keys.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use http::HeaderName;
+use http::{HeaderName, header};
+use percent_encoding::percent_decode_str;
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 use sluicegate_tower::KeyExtractor;
@@ -12,7 +13,6 @@ use sluicegate_tower::key::{BearerJwt, Extraction, HeaderKey, KeyForm, RequestVi
 use sluicegate_tower::request_fields::FieldKey;
 
 use super::api_keys::ApiKeys;
-use crate::compile::condition::{QueryParameters, host_of};
 use crate::compile::descriptor::DescriptorKey;
 
 /// A compiled word.
@@ -170,4 +170,58 @@ impl KeyExtractor for PartKey {
             Self::Host | Self::Route => KeyKind::Name,
         }
     }
+}
+
+/// The parameters of a query, however they are encoded.
+#[derive(Default)]
+pub(in crate::compile) struct QueryParameters<'a> {
+    pairs: HashSet<(Cow<'a, str>, Cow<'a, str>)>,
+    names: HashSet<Cow<'a, str>>,
+}
+
+impl<'a> QueryParameters<'a> {
+    pub(in crate::compile) fn of(query: &'a str) -> Self {
+        let mut all = Self::default();
+        for pair in query.split('&') {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (form_decoded(name), form_decoded(value));
+            all.names.insert(name.clone());
+            all.pairs.insert((name, value));
+        }
+        all
+    }
+
+    /// The names and values, each pair once.
+    pub(in crate::compile) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.pairs.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// The values of the parameters with this name.
+    pub(in crate::compile) fn values<'q>(&'q self, name: &'q str) -> impl Iterator<Item = &'q str> {
+        let is_there = self.has_name(name);
+        self.pairs().filter(move |(own, _)| is_there && *own == name).map(|(_, value)| value)
+    }
+
+    /// Whether a parameter of this name is there.
+    pub(in crate::compile) fn has_name(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+}
+
+/// Decodes a part of a query.
+fn form_decoded(text: &str) -> Cow<'_, str> {
+    if !text.contains(['+', '%']) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned())
+}
+
+/// The host that a request names, without its port.
+pub(in crate::compile) fn host_of<'a>(request: RequestView<'a>) -> Option<&'a str> {
+    let authority = match request.uri.host() {
+        Some(host) => return Some(host),
+        None => request.headers.get(header::HOST)?.to_str().ok()?,
+    };
+    let end = authority.rfind(':').filter(|colon| !authority[*colon..].contains(']'));
+    Some(&authority[..end.unwrap_or(authority.len())])
 }
