@@ -39,9 +39,23 @@ pub fn around(inner: impl Into<Arc<dyn Store>>, answer: impl Answer) -> Arc<dyn 
     Arc::new(Around { within: Within::new(inner), answer })
 }
 
-/// A store around another one that changes nothing.
+struct Plain(Within);
+
+impl Wrap for Plain {
+    type Own = ();
+
+    fn within(&self) -> &Within {
+        &self.0
+    }
+
+    fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
+        Ok(())
+    }
+}
+
+/// A store around another one, with handles of its own, that leaves everything else to it.
 pub fn plain(inner: impl Into<Arc<dyn Store>>) -> Arc<dyn Store> {
-    around(inner, |within: &Within, asks: &[Ask<'_>]| within.decide(asks))
+    Arc::new(Plain(Within::new(inner)))
 }
 
 /// Writes down the events that it is told.
@@ -82,7 +96,7 @@ pub fn told(inner: impl Into<Arc<dyn Store>>) -> (Arc<dyn Store>, Arc<Mutex<Vec<
 
 /// One of several services that share a store: it has handles, and queues, of its own.
 pub fn instance(shared: &Arc<dyn Store>) -> Arc<dyn Store> {
-    around(Arc::clone(shared), |shared: &Within, asks: &[Ask<'_>]| shared.decide(asks))
+    plain(Arc::clone(shared))
 }
 
 /// A store that decides, and then loses its answers for as long as a test says.

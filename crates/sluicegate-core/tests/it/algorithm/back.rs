@@ -1,4 +1,5 @@
-//! The rule for a clock that steps back: what passed is never forgotten, and no key waits longer than the step beyond its rule.
+//! What each algorithm promises about any span of time, checked on random traces by adding up, without a model; and the rule for a
+//! clock that steps back: what passed is never forgotten, and no key waits longer than the step beyond its rule.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -93,6 +94,44 @@ fn never_above(algorithm: Algorithm, quota: Quota, asked: &[Asked]) {
             );
         }
     }
+}
+
+#[test]
+fn no_span_of_time_admits_more_than_the_algorithm_defines() {
+    // Greedy clients, who ask for what is left again and again: the spans that matter are full ones.
+    let steps = prop::collection::vec((0..=120_u64, 1..=100_u64, 1..=4_u32), 1..60);
+    for algorithm in ALL {
+        let config = Config { failure_persistence: None, ..Config::default() };
+        let outcome = TestRunner::new(config).run(&(quota(algorithm), steps.clone()), |(quota, steps)| {
+            never_above(algorithm, quota, &admitted(algorithm, quota, &steps));
+            Ok(())
+        });
+        if let Err(failure) = outcome {
+            panic!("{algorithm}: {failure}");
+        }
+    }
+}
+
+fn admitted(algorithm: Algorithm, quota: Quota, steps: &[(u64, u64, u32)]) -> Vec<Asked> {
+    let entries = usize::try_from(quota.limit().min(4_096) * 16).expect("a limit fits");
+    let (store, clock) = store_for(8, entries);
+    let limiter = limiter(&store, "greedy", algorithm, quota);
+    let mut admitted = Vec::new();
+    for &(idle_percent, cost_percent, tries) in steps {
+        // Long idles fill the bucket, short ones try it at its rate.
+        let span = quota.period().as_nanos() * u128::from(idle_percent) / 100;
+        let span = if idle_percent % 3 == 0 { span / u128::from(quota.limit()) } else { span };
+        clock.advance(us(u64::try_from(span / 1_000).expect("a span fits")));
+        let cost = (quota.burst_size() * cost_percent / 100).max(1);
+        let remaining = answer(limiter.peek("k")).remaining().max(1);
+        for cost in std::iter::repeat_n(cost, usize::try_from(tries).expect("few")).chain([remaining, 1]) {
+            if answer(limiter.check("k").cost(cost)).is_allowed() {
+                let at_us = clock.now_us();
+                admitted.push(Asked { at_us, latest_us: at_us, passed: cost, wait_us: 0 });
+            }
+        }
+    }
+    admitted
 }
 
 /// A cost of nothing once forgot a key that was at rest, in memory and not in Redis: after a step back only one of them refused.

@@ -4,7 +4,6 @@ mod back;
 #[cfg(feature = "calendar")]
 mod calendar;
 pub(crate) mod exact;
-mod invariants;
 pub(crate) mod model;
 mod periods;
 mod resolution;

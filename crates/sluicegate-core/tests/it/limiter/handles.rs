@@ -53,17 +53,6 @@ fn the_policy_that_opened_a_name_finds_the_one_that_has_replaced_it() {
 }
 
 #[test]
-fn a_name_is_free_when_its_last_handle_is_gone() {
-    let (store, _) = store();
-    let first = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(5));
-    let clone = first.clone();
-    drop(first);
-    assert!(RateLimiter::new(&store, policy(Algorithm::Gcra, Quota::per_minute(6))).is_err());
-    drop(clone);
-    assert!(RateLimiter::new(&store, policy(Algorithm::Gcra, Quota::per_minute(6))).is_ok());
-}
-
-#[test]
 fn a_store_lists_its_policies_by_name() {
     let (store, _) = store();
     let names = |store: &MemoryStore| -> Vec<String> {

@@ -54,24 +54,6 @@ fn a_minute_refills_bit_by_bit_and_a_day_at_midnight() {
 }
 
 #[test]
-fn what_one_quota_refuses_is_spent_of_none_whatever_they_are_counted_by() {
-    let (store, _) = store_for(64, 1 << 20);
-    for (place, (one, other)) in pairs().into_iter().enumerate() {
-        let wide = Quota::per_minute(9).counted_by(one);
-        let narrow = Quota::per_hour(2).counted_by(other);
-        for (which, [first, second]) in [[wide, narrow], [narrow, wide]].into_iter().enumerate() {
-            let limiter = Policy::gcra(format!("p{place}-{which}"), first).and(second).on(&store).unwrap();
-            let of_wide = |decision: &Decision| remaining(decision)[which];
-            assert_eq!(of_wide(&answer(limiter.check("k").cost(2))), 7, "{one} and {other}");
-            for _ in 0..3 {
-                let refused = answer(limiter.check("k"));
-                assert_eq!((refused.outcome(), of_wide(&refused)), (Outcome::Denied, 7), "{one} and {other}");
-            }
-        }
-    }
-}
-
-#[test]
 fn a_policy_is_the_same_however_its_algorithms_are_said() {
     let own = Quota::per_day(1_000).counted_by(MIDNIGHT);
     let policy = api().build().unwrap();

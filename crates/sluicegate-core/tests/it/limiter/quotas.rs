@@ -106,27 +106,6 @@ fn a_policy_that_takes_quotas_before_anybody_asks_has_one_table() {
     }
 }
 
-#[test]
-fn units_that_were_spent_under_one_quota_count_under_the_next() {
-    for algorithm in ALL.into_iter().filter(|algorithm| !crate::support::is_queue(*algorithm)) {
-        let (store, clock) = store();
-        let api = limiter(&store, "api", algorithm, Quota::per_hour(10));
-        let (small, large) = (with(&api, Quota::per_hour(6)), with(&api, Quota::per_hour(20)));
-        assert!(answer(large.check("ada").cost(8)).is_allowed());
-        let left = |limiter: &RateLimiter| answer(limiter.peek("ada")).remaining();
-        assert_eq!((left(&large), left(&api), left(&small)), (12, 2, 0), "{algorithm}");
-        // Refusals and looks change nothing.
-        for _ in 0..50 {
-            assert!(!passes(&small, "ada"), "{algorithm}");
-        }
-        assert_eq!((left(&large), left(&api)), (12, 2), "{algorithm}");
-        assert!(answer(api.check("ada").cost(2)).is_allowed());
-        assert!(!passes(&api, "ada") && passes(&large, "ada"), "{algorithm}");
-        clock.advance(secs(7_200));
-        assert_eq!((left(&large), left(&small)), (20, 6), "{algorithm}: all is over by now");
-    }
-}
-
 /// Seen: a key that was at rest spent by the policy's quota, and kept the units as those of its former plan: 7 of 10 passed after one of 40.
 #[test]
 fn a_key_that_was_at_rest_is_counted_by_the_quota_of_the_policy_again() {

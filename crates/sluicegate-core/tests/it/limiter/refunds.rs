@@ -33,17 +33,6 @@ fn give_back(limiter: &RateLimiter, receipt: &mut Receipt, cost: u64) {
     assert!(answer(limiter.refund("k", cost).of(receipt)).is_allowed());
 }
 
-/// Everything that leaked since the spend was subtracted, though other units leaked: nothing came back.
-#[test]
-fn a_handler_of_ten_milliseconds_gets_its_unit_back_from_a_bucket_that_is_half_full() {
-    let (limiter, clock) = keeping(Algorithm::Gcra, Quota::per_second(100));
-    let _ = spend(&limiter, 50);
-    let mut one = spend(&limiter, 1);
-    clock.advance(ms(10));
-    give_back(&limiter, &mut one, 1);
-    assert_eq!(remaining(&limiter), 51, "51 were in it, one has drained, one came back");
-}
-
 /// It admitted 379 of 1,019 a minute.
 #[test]
 fn a_budget_that_is_estimated_and_settled_admits_what_is_used() {
@@ -130,20 +119,6 @@ fn each_border_gives_the_oldest_units_back() {
     assert_eq!(remaining(&limiter), 7);
     give_back(&limiter, &mut five, 5);
     assert_eq!(remaining(&limiter), 10, "three of the five were left");
-}
-
-#[test]
-fn a_counter_gives_back_in_full_from_the_window_of_the_spend() {
-    let (limiter, clock) = keeping(Algorithm::SlidingCounter, Quota::per_minute(100));
-    let mut before = spend(&limiter, 60);
-    clock.advance(secs(90));
-    let _ = spend(&limiter, 20);
-    assert_eq!(remaining(&limiter), 50);
-    give_back(&limiter, &mut before, 40);
-    assert_eq!(remaining(&limiter), 70, "half of the 20 that are left of the window before");
-    clock.advance(secs(60));
-    give_back(&limiter, &mut before, 20);
-    assert_eq!(remaining(&limiter), 90, "that window is history");
 }
 
 #[test]

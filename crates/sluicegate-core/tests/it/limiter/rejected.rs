@@ -1,6 +1,5 @@
 //! Policies that count refused requests: beside others, with waits, turns and refunds, replaced and forgotten.
 
-use sluicegate_core::algorithm::Refill;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::limiter::check_all;
 use sluicegate_core::policy::PolicyMode;
@@ -12,66 +11,6 @@ use crate::support::{ALL, answer, is_queue, secs, store};
 fn counting(store: &MemoryStore, algorithm: Algorithm, quota: &str) -> RateLimiter {
     let name = algorithm.to_string().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     Policy::builder(name, algorithm, quota).count_rejected().on(store).expect("the policy fits the store")
-}
-
-/// Whether all units come back at once.
-fn is_window(algorithm: Algorithm) -> bool {
-    matches!(
-        algorithm,
-        Algorithm::FixedWindow(_) | Algorithm::TokenBucket(Refill::Interval | Refill::AlignedInterval)
-    )
-}
-
-#[test]
-fn a_key_that_hammers_is_refused_until_it_pauses_or_its_window_ends() {
-    for algorithm in ALL.into_iter().filter(|algorithm| !is_queue(*algorithm)) {
-        let (store, clock) = store();
-        let limiter = counting(&store, algorithm, "4/min");
-        let mut admitted = 0;
-        for _ in 0..600 {
-            admitted += u32::from(answer(limiter.check("ada")).is_allowed());
-            clock.advance(secs(1));
-        }
-        // A window that ends forgets what was refused in it, however much that was.
-        let expected = if is_window(algorithm) { 40 } else { 4 };
-        assert_eq!(admitted, expected, "{algorithm}");
-        clock.advance(secs(120));
-        assert!(answer(limiter.check("ada")).is_allowed(), "{algorithm}: it has paused");
-    }
-}
-
-#[test]
-fn the_debt_is_no_deeper_than_the_capacity_however_much_is_refused() {
-    for algorithm in ALL {
-        let (store, _) = store();
-        let limiter = counting(&store, algorithm, "4/min");
-        let rest = {
-            _ = answer(limiter.charge("eve", 4));
-            answer(limiter.peek("eve")).reset_after()
-        };
-        for cost in [4, 4, 3, 1_000, u64::MAX, 1, 0] {
-            let decision = answer(limiter.check("ada").cost(cost));
-            assert_eq!(
-                decision.granted().unwrap_or(0) > 0,
-                cost == 4 && decision.is_allowed(),
-                "{algorithm}"
-            );
-            assert!(decision.reset_after() <= rest, "{algorithm}, {cost}: {decision:?}");
-        }
-        assert_eq!(answer(limiter.peek("ada")).remaining(), 0, "{algorithm}");
-    }
-}
-
-#[test]
-fn the_wait_of_a_refusal_is_the_one_after_it_was_counted() {
-    let (store, clock) = store();
-    let limiter = counting(&store, Algorithm::Gcra, "4/min");
-    _ = answer(limiter.check("ada").cost(4));
-    clock.advance(secs(14));
-    // One more second would have been enough.
-    assert_eq!(answer(limiter.peek("ada")).retry_after(), Some(secs(1)));
-    let refused = answer(limiter.check("ada"));
-    assert_eq!((refused.retry_after(), refused.reset_after()), (Some(secs(15)), secs(60)));
 }
 
 #[test]

@@ -166,16 +166,6 @@ fn quotas_follow_those_with_the_same_id() {
 }
 
 #[test]
-fn clones_see_a_replacement_at_once() {
-    let (store, _) = store();
-    let limiter = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(10));
-    let clone = limiter.clone();
-    limiter.replace(policy(Algorithm::SlidingLog, Quota::per_minute(3)), Inherit::Reset).expect("it fits");
-    assert_eq!(clone.policy().to_string(), "p: 3/min (sliding-log)");
-    assert_eq!(remaining(&clone, "k"), 3);
-}
-
-#[test]
 fn another_name_is_refused_and_the_old_policy_stays() {
     let (store, _) = store();
     let limiter = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(10));
@@ -208,42 +198,6 @@ fn threads_that_replace_and_spend_admit_no_second_burst() {
     });
     // A decision that is under way is still the old policy's: one for each thread and replacement at most.
     assert!((1_000..=1_000 + 4 * 30).contains(&admitted), "{admitted}");
-}
-
-/// What was spent under the old policy after the key was handed over once replaced what was known under the new one,
-/// so that a single late request brought a whole burst back.
-#[test]
-fn a_late_spend_under_the_old_policy_never_lifts_a_key_under_the_new_one() {
-    for algorithm in ALL {
-        let (store, _) = store();
-        let quota = Quota::per_hour(10);
-        let (replaced, old) =
-            (limiter(&store, "p", algorithm, quota), limiter(&store, "p", algorithm, quota));
-        let _ = answer(replaced.check("k").cost(6));
-        replaced.replace(policy(algorithm, Quota::per_hour(20)), Inherit::AsIs).expect("it fits");
-        assert_eq!(answer(replaced.check("k").cost(4)).remaining(), 0, "{algorithm}");
-        let _ = answer(old.check("k"));
-        assert_eq!(remaining(&replaced, "k"), 0, "{algorithm}");
-    }
-}
-
-/// A second limiter of the old policy may make its buckets live again at any moment, by a debt. The one that was
-/// replaced once looked twice whether they were alive, found a different answer, and panicked.
-#[test]
-fn an_old_policy_that_is_still_in_use_elsewhere_does_no_harm() {
-    let (store, clock) = store();
-    let quota = Quota::per_second(10);
-    let (replaced, old) =
-        (limiter(&store, "p", Algorithm::Gcra, quota), limiter(&store, "p", Algorithm::Gcra, quota));
-    replaced.replace(policy(Algorithm::SlidingCounter, quota), Inherit::AsIs).expect("it fits");
-    for _ in 0..2_000 {
-        // All that was known of the old policy is over, until the next charge.
-        clock.advance(secs(1_000));
-        thread::scope(|scope| {
-            scope.spawn(|| (0..20_u64).for_each(|key| drop(answer(replaced.check(key)))));
-            scope.spawn(|| drop(answer(old.charge("k", 50))));
-        });
-    }
 }
 
 #[test]

@@ -42,75 +42,6 @@ fn on_the_minute(clock: &ManualClock) {
 }
 
 #[test]
-fn a_newcomer_spends_what_it_starts_with_and_is_known_when_it_is_refused() {
-    for algorithm in STARTING {
-        let (store, clock) = store();
-        on_the_minute(&clock);
-        let limiter = limiter(&store, "p", algorithm, ten_of_sixty());
-        // To be looked at makes nobody known.
-        assert_eq!(remaining(&limiter, "k"), 10, "{algorithm}");
-        clock.advance(secs(30));
-        assert_eq!(remaining(&limiter, "k"), 10, "{algorithm}");
-        on_the_minute(&clock);
-        let refused = answer(limiter.check("k").cost(11));
-        assert_eq!((refused.outcome(), refused.remaining()), (Outcome::Denied, 10), "{algorithm}");
-        let wait = refused.retry_after().expect("it would pass later");
-        clock.advance(wait - us(1));
-        assert_eq!(answer(limiter.check("k").cost(11)).outcome(), Outcome::Denied, "{algorithm}");
-        clock.advance(us(1));
-        assert_eq!(answer(limiter.check("k").cost(11)).outcome(), Outcome::Allowed, "{algorithm}");
-    }
-}
-
-#[test]
-fn a_key_is_forgotten_once_it_was_full_for_as_long_as_a_burst_refills_and_no_sooner() {
-    for algorithm in STARTING {
-        let (store, clock) = store();
-        on_the_minute(&clock);
-        let limiter = limiter(&store, "p", algorithm, ten_of_sixty());
-        let begun = answer(limiter.check("k").cost(10));
-        assert_eq!((begun.is_allowed(), begun.remaining()), (true, 0), "{algorithm}");
-        clock.advance(begun.reset_after());
-        assert_eq!(remaining(&limiter, "k"), 60, "{algorithm}");
-        clock.advance(secs(60) - us(1));
-        assert_eq!(remaining(&limiter, "k"), 60, "{algorithm}");
-        assert_eq!(store.stats().keys, 1, "{algorithm}");
-        clock.advance(us(1));
-        assert_eq!((remaining(&limiter, "k"), store.stats().keys), (10, 0), "{algorithm}");
-    }
-}
-
-#[test]
-fn a_key_that_is_reset_is_a_newcomer() {
-    for algorithm in STARTING {
-        let (store, clock) = store();
-        on_the_minute(&clock);
-        let limiter = limiter(&store, "p", algorithm, ten_of_sixty());
-        let _ = answer(limiter.check("k"));
-        clock.advance(secs(100));
-        assert_eq!(remaining(&limiter, "k"), 60, "{algorithm}");
-        assert_eq!(answer(limiter.reset("k")).remaining(), 10, "{algorithm}");
-        assert_eq!(remaining(&limiter, "k"), 10, "{algorithm}");
-    }
-}
-
-#[test]
-fn nothing_is_given_back_to_a_newcomer_and_a_charge_is_on_top_of_what_it_lacks() {
-    for algorithm in STARTING {
-        let (store, clock) = store();
-        on_the_minute(&clock);
-        let limiter = limiter(&store, "p", algorithm, ten_of_sixty());
-        assert_eq!(answer(limiter.refund("k", 30)).remaining(), 10, "{algorithm}");
-        assert_eq!(store.stats().keys, 0, "{algorithm}: a refund makes nobody known");
-        assert_eq!(answer(limiter.charge("k", 4)).remaining(), 6, "{algorithm}");
-        assert_eq!(answer(limiter.charge("k", 20)).remaining(), 0, "{algorithm}");
-        // Fourteen are owed beside the fifty that it lacked.
-        clock.advance(secs(60));
-        assert_eq!(remaining(&limiter, "k"), 46, "{algorithm}");
-    }
-}
-
-#[test]
 fn of_two_quotas_each_starts_as_it_says_and_a_refusal_by_the_other_makes_the_key_known() {
     let (store, clock) = store();
     let policy = Policy::gcra("p", ten_of_sixty()).and("1/10s").named("slow").on(&store).expect("it fits");
@@ -246,32 +177,6 @@ fn a_key_that_made_room_in_a_full_table_is_a_newcomer_and_no_key_has_more_than_a
             "{algorithm}: {left:?}"
         );
         assert!(store.stats().evictions > 0);
-    }
-}
-
-/// Unit costs: the bucket of a newcomer is at each moment at least as empty as one that starts full.
-#[test]
-fn never_more_is_admitted_than_by_the_plain_quota() {
-    for algorithm in STARTING {
-        for start in [0, 1, 9, 19] {
-            let (store, clock) = store();
-            let quota = Quota::per_minute(20);
-            let plain = limiter(&store, "plain", algorithm, quota);
-            let starting = limiter(&store, "p", algorithm, quota.starting_with(start));
-            let (mut admitted, mut random) = ([0_u32; 2], 12_345_u64);
-            for _ in 0..3_000 {
-                random =
-                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let idle =
-                    if (random >> 33).is_multiple_of(50) { 200_000_000 } else { (random >> 40) % 4_000_000 };
-                clock.advance(us(idle));
-                for (limiter, admitted) in [&plain, &starting].into_iter().zip(&mut admitted) {
-                    *admitted += u32::from(answer(limiter.check("k")).is_allowed());
-                }
-                assert!(admitted[1] <= admitted[0], "{algorithm} start {start}: {admitted:?}");
-            }
-            assert!(admitted[1] > 1_000, "{algorithm} start {start}: {admitted:?}");
-        }
     }
 }
 

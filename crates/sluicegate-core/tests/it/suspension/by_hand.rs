@@ -66,38 +66,6 @@ fn each_suspension_by_hand_is_audited_and_of_those_by_refusals_sixty_a_minute() 
 }
 
 #[test]
-fn a_suspension_by_hand_makes_the_next_one_no_longer_and_forgets_no_refusals() {
-    let (store, clock) = store();
-    let limiter = api(&store);
-    assert!(check(&limiter, "ada").is_allowed());
-    refused(&limiter, "ada", 2);
-    suspended(&answer(limiter.suspensions().suspend("ada", secs(30))), secs(30));
-    clock.advance(secs(30));
-    suspended(&check(&limiter, "ada"), secs(1_800));
-}
-
-#[test]
-fn a_release_forgets_refusals_and_suspensions_and_a_reset_does_not() {
-    let (store, _clock) = store();
-    let limiter = api(&store);
-    assert!(check(&limiter, "ada").is_allowed());
-    refused(&limiter, "ada", 2);
-    suspended(&check(&limiter, "ada"), secs(1_800));
-    drop(answer(limiter.reset("ada")));
-    suspended(&check(&limiter, "ada"), secs(1_800));
-    assert!(answer(limiter.suspensions().release("ada")).is_allowed(), "the reset gave its units back");
-    assert!(check(&limiter, "ada").is_allowed());
-    refused(&limiter, "ada", 2);
-    assert_eq!(
-        answer(limiter.suspensions().release("ada")).outcome(),
-        Outcome::Denied,
-        "what was spent stays spent"
-    );
-    refused(&limiter, "ada", 2);
-    suspended(&check(&limiter, "ada"), secs(1_800));
-}
-
-#[test]
 fn a_policy_that_suspends_no_key_says_so() {
     let (store, _clock) = store();
     let without = Policy::fixed_window("without", "1/d").on(&store).unwrap();

@@ -6,39 +6,10 @@ use sluicegate_core::policy::PolicyBuilder;
 use sluicegate_core::{Key, Outcome, Policy};
 
 use super::{check, refused, suspended};
-use crate::support::{ALL, answer, secs, store};
+use crate::support::{answer, secs, store};
 
 fn api(quota: &str) -> PolicyBuilder {
     Policy::fixed_window("api", quota).suspend(3, "1min", "30min")
-}
-
-#[test]
-fn the_refusal_that_is_one_too_many_is_the_first_that_says_so() {
-    for algorithm in ALL {
-        let (store, clock) = store();
-        let policy = Policy::builder("api", algorithm, "2/h").suspend(3, "1min", "30min");
-        let limiter = policy.on(&store).unwrap();
-        assert!(check(&limiter, "ada").is_allowed() && check(&limiter, "ada").is_allowed());
-        refused(&limiter, "ada", 2);
-        suspended(&check(&limiter, "ada"), secs(1_800));
-        clock.advance(secs(600));
-        suspended(&check(&limiter, "ada"), secs(1_200));
-        suspended(&answer(limiter.peek("ada")), secs(1_200));
-        assert!(check(&limiter, "bob").is_allowed(), "{algorithm}: others go on");
-    }
-}
-
-#[test]
-fn refusals_longer_ago_than_the_span_do_not_count() {
-    let (store, clock) = store();
-    let limiter = api("1/d").on(&store).unwrap();
-    assert!(check(&limiter, "ada").is_allowed());
-    for _ in 0..10 {
-        refused(&limiter, "ada", 1);
-        clock.advance(secs(30));
-    }
-    refused(&limiter, "ada", 1);
-    suspended(&check(&limiter, "ada"), secs(1_800));
 }
 
 #[test]
@@ -54,40 +25,6 @@ fn a_refusal_counts_once_whatever_it_costs() {
         drop(answer(limiter.check("ada").cost(cost)));
     }
     suspended(&answer(limiter.check("ada").cost(4)), secs(1_800));
-}
-
-#[test]
-fn refusals_of_a_suspended_key_do_not_count_and_spend_nothing() {
-    let (store, clock) = store();
-    let limiter = api("1/10min").on(&store).unwrap();
-    assert!(check(&limiter, "ada").is_allowed());
-    refused(&limiter, "ada", 2);
-    for minute in 0..30 {
-        for _ in 0..20 {
-            suspended(&check(&limiter, "ada"), secs((30 - minute) * 60));
-        }
-        clock.advance(secs(60));
-    }
-    assert!(check(&limiter, "ada").is_allowed());
-    refused(&limiter, "ada", 2);
-    suspended(&check(&limiter, "ada"), secs(3_600));
-}
-
-#[test]
-fn each_suspension_lasts_twice_as_long_up_to_the_longest_as_far_as_it_is_remembered() {
-    let (store, clock) = store();
-    let policy = Policy::fixed_window("api", "1/h").suspend(1, "1min", "10min").up_to("1h").remember("1d");
-    let limiter = policy.on(&store).unwrap();
-    assert_eq!(answer(limiter.charge("ada", 10)).remaining(), 0);
-    for minutes in [10, 20, 40, 60, 60] {
-        drop(answer(limiter.charge("ada", 10)));
-        suspended(&check(&limiter, "ada"), secs(minutes * 60));
-        clock.advance(secs(minutes * 60));
-        drop(answer(limiter.charge("ada", 10)));
-    }
-    clock.advance(secs(86_400));
-    drop(answer(limiter.charge("ada", 10)));
-    suspended(&check(&limiter, "ada"), secs(600));
 }
 
 #[test]

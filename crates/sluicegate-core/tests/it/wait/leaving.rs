@@ -178,17 +178,6 @@ async fn units_that_other_limits_have_counted_go_back_with_the_turn_if_they_keep
     }
 }
 
-/// Due at 1 s, dropped at 10 s: the unit came back, and two went at one instant.
-#[tokio::test(start_paused = true)]
-async fn a_turn_that_came_and_was_not_used_is_spent() {
-    let limiter = one_a_second(&store());
-    let [_now, due, last] = turns(&limiter).await;
-    tokio::time::advance(secs(10)).await;
-    drop((due, last));
-    assert!(limiter.check("ada").await.unwrap().is_allowed());
-    assert!(!limiter.check("ada").await.unwrap().is_allowed());
-}
-
 #[tokio::test(start_paused = true)]
 async fn turns_from_before_a_reset_do_not_go_back_to_the_new_bucket() {
     for resets in [0, 1, 2] {

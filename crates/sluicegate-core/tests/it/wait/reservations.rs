@@ -1,7 +1,5 @@
 //! Turns ahead of time: whoever waits is admitted later, by the same definition and in the order of arrival.
 
-use std::time::Duration;
-
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use sluicegate_core::algorithm::Anchor;
@@ -10,7 +8,7 @@ use sluicegate_core::store::Mode;
 use sluicegate_core::{Algorithm, Decision, Outcome, Policy, Quota, RateLimiter};
 
 use crate::algorithm::exact::promised;
-use crate::support::{ALL, START, answer, is_queue, limiter, secs, store, us};
+use crate::support::{ALL, answer, is_queue, limiter, secs, store, us};
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -152,46 +150,6 @@ impl Line {
     }
 }
 
-/// Spends all there is at [`START`], and reserves what comes next; says how long it takes.
-fn next_turn(limiter: &RateLimiter) -> Duration {
-    let _ = answer(limiter.check("k").cost(5));
-    let turn = answer(limiter.check("k").reserve(secs(3_600)));
-    assert!(turn.is_allowed());
-    turn.delay()
-}
-
-fn waiting() -> impl Iterator<Item = Algorithm> {
-    // The queues have a turn for nobody beyond what fits into them.
-    ALL.into_iter().filter(|algorithm| !is_queue(*algorithm))
-}
-
-#[test]
-fn a_turn_given_back_is_the_next_ones() {
-    for algorithm in waiting() {
-        let (store, _) = store();
-        let limiter = limiter(&store, "turns", algorithm, Quota::per_minute(5));
-        let turn = next_turn(&limiter);
-        assert!(turn > secs(0), "{algorithm}");
-        let _ = answer(limiter.refund("k", 1));
-        assert_eq!(answer(limiter.check("k").reserve(secs(3_600))).delay(), turn, "{algorithm}");
-    }
-}
-
-/// A fixed window once forgot its own count with the only turn of the next one, and passed its limit again.
-#[test]
-fn a_turn_given_back_does_not_empty_the_window_before_it() {
-    for algorithm in waiting() {
-        let (store, clock) = store();
-        let limiter = limiter(&store, "turns", algorithm, Quota::per_minute(5));
-        let turn = next_turn(&limiter);
-        let refunded = answer(limiter.refund("k", 1));
-        assert_eq!(refunded.remaining(), 0, "{algorithm}");
-        assert_eq!(answer(limiter.check("k")).retry_after(), Some(turn), "{algorithm}");
-        clock.set(START + turn);
-        assert!(answer(limiter.check("k")).is_allowed(), "{algorithm}");
-    }
-}
-
 /// A log once stayed closed until a turn that nobody waited for any more, and named a wait that was too long.
 #[test]
 fn turns_given_back_leave_a_log_as_it_was_before_them() {
@@ -218,20 +176,6 @@ fn a_turn_given_back_two_windows_ahead_does_not_empty_the_counter() {
     assert_eq!(turn.delay(), us(2_000));
     let _ = answer(limiter.refund("k", 2_000));
     assert_eq!(answer(limiter.check("k")).outcome(), Outcome::Denied);
-}
-
-#[test]
-fn nobody_overtakes_a_reserved_turn() {
-    for algorithm in waiting() {
-        let (store, clock) = store();
-        let limiter = limiter(&store, "turns", algorithm, Quota::per_minute(5));
-        let turn = next_turn(&limiter);
-        // All that comes back with the turn is the one who reserved it.
-        clock.set(START + turn - us(1));
-        let early = answer(limiter.check("k"));
-        assert_eq!(early.outcome(), Outcome::Denied, "{algorithm}");
-        assert_eq!(early.remaining(), 0, "{algorithm}");
-    }
 }
 
 #[test]

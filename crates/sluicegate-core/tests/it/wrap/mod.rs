@@ -14,27 +14,7 @@ use sluicegate_core::store::{
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, Key, MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_resilient::Resilient;
-
-/// A wrapper that leaves everything to the store within.
-pub(crate) struct Plain(Within);
-
-impl Plain {
-    pub(crate) fn around(store: impl Into<Arc<dyn Store>>) -> Arc<dyn Store> {
-        Arc::new(Self(Within::new(store)))
-    }
-}
-
-impl Wrap for Plain {
-    type Own = ();
-
-    fn within(&self) -> &Within {
-        &self.0
-    }
-
-    fn prepare(&self, _: &Arc<Policy>, _: Option<(&(), Inherit)>) -> Result<(), ConfigError> {
-        Ok(())
-    }
-}
+use sluicegate_tests::around::plain;
 
 async fn conforms(wrap: impl FnOnce(&MemoryStore, &ManualClock) -> Arc<dyn Store>, seed: u64) {
     let clock = ManualClock::new();
@@ -60,17 +40,17 @@ async fn the_memory_store_passes_its_own_suite() {
 
 #[tokio::test]
 async fn a_plain_wrapper_is_a_store_like_the_one_within() {
-    conforms(|memory, _| Plain::around(memory), 1).await;
+    conforms(|memory, _| plain(memory), 1).await;
 }
 
 #[tokio::test]
 async fn a_plain_wrapper_around_a_resilient_store_is_a_store_like_the_one_within() {
-    conforms(|memory, clock| Plain::around(resilient(memory, clock)), 2).await;
+    conforms(|memory, clock| plain(resilient(memory, clock)), 2).await;
 }
 
 #[tokio::test]
 async fn a_plain_wrapper_within_a_resilient_store_changes_nothing() {
-    conforms(|memory, clock| resilient(Plain::around(memory), clock).into(), 3).await;
+    conforms(|memory, clock| resilient(plain(memory), clock).into(), 3).await;
 }
 
 /// A wrapper that says its place, and does nothing else.
@@ -98,7 +78,7 @@ fn a_wrapper_goes_around_lower_places_only_also_through_one_of_no_place() {
     for within in Place::ALL {
         for place in Place::ALL {
             let inner: Arc<dyn Store> = Arc::new(At(within, Within::new(MemoryStore::new())));
-            let inner = Plain::around(inner);
+            let inner = plain(inner);
             assert_eq!(inner.place(), Some(within));
             let checked = place.around(&*inner);
             assert_eq!(checked.is_ok(), place > within, "{place} around {within}");
@@ -178,7 +158,7 @@ impl Parts for Inside {
 #[test]
 fn what_a_wrapper_leaves_out_goes_through_it() {
     let inside = Arc::new(Inside::default());
-    let store = Plain::around(Plain::around(Arc::clone(&inside) as Arc<dyn Store>));
+    let store = plain(plain(Arc::clone(&inside) as Arc<dyn Store>));
     let policy = Policy::gcra("p", "5/min").and("9/h").build().unwrap();
     let limiter = RateLimiter::new(Arc::clone(&store), policy.clone()).unwrap();
     let opened = store.open(Arc::new(policy), None).unwrap();
@@ -208,7 +188,7 @@ fn what_a_wrapper_leaves_out_goes_through_it() {
 #[test]
 fn a_policy_of_another_store_is_refused_by_a_wrapper() {
     let (memory, other) = (MemoryStore::new(), MemoryStore::new());
-    let store = Plain::around(&memory);
+    let store = plain(&memory);
     let policy = Arc::new(Policy::gcra("p", "5/min").build().unwrap());
     let foreign = Arc::<dyn Store>::from(&other).open(policy, None).unwrap();
     let key = Key::from("ada");

@@ -2,7 +2,6 @@
 
 mod combinations;
 mod crowd;
-mod floods;
 mod giving_back;
 mod inputs;
 mod leaving;

@@ -50,32 +50,6 @@ async fn a_replacement_is_seen_by_every_layer_and_call() {
     }
 }
 
-/// A window or a log started anew at each replacement: a client that knocked every ten minutes never passed again.
-#[tokio::test]
-async fn replaced_every_50_minutes_by_itself_a_limit_answers_as_if_it_had_not_been() {
-    for algorithm in WINDOWS_AND_BUCKETS {
-        let mut answers = Vec::new();
-        for reloads in [false, true] {
-            let (store, clock) = store();
-            let policy = || Policy::builder("p", algorithm, "5/h");
-            let limiter = on(&store, policy());
-            let (service, _) = service(by_header(limiter.clone()));
-            let mut statuses = Vec::new();
-            for knock in 0..24 * 6 {
-                if reloads && knock % 5 == 4 {
-                    limiter.replace(policy().build().unwrap(), Inherit::Spent).unwrap();
-                }
-                statuses.push(send(&service, from("ada")).await.status().as_u16());
-                clock.advance(Duration::from_secs(600));
-            }
-            answers.push(statuses);
-        }
-        let passed = answers[1].iter().filter(|status| **status == 200).count();
-        assert_eq!(answers[0], answers[1], "{algorithm}");
-        assert!((115..=125).contains(&passed), "{algorithm}: {passed} of some 120");
-    }
-}
-
 /// The meters of the requests that a service was asked.
 pub(crate) type Meters = Arc<Mutex<Vec<Meter>>>;
 

@@ -106,25 +106,6 @@ async fn a_budget_with_estimates_that_are_settled_admits_what_is_used_and_never_
     }
 }
 
-/// It locked the key out for thirty years.
-#[tokio::test]
-async fn an_absurd_settlement_is_a_debt_of_ten_bursts() {
-    for algorithm in ["gcra", "fixed-window", "sliding-counter", "sliding-log"] {
-        let (store, clock) = store();
-        let limiter = on(&store, Policy::builder("tokens", algorithm.parse().unwrap(), "1000/min"));
-        let layer = RateLimitLayer::builder(by_header(limiter.clone())).meter().build().unwrap();
-        let service =
-            layer.layer(metered(|meter| async move { drop(meter.settle(u64::MAX).await.unwrap()) }));
-        assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
-        let refused = send(&service, from("ada")).await;
-        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
-        let after = number(&refused, "retry-after").unwrap();
-        assert!((1..=600).contains(&after), "{algorithm}: {after} s");
-        clock.advance(Duration::from_secs(after));
-        assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK, "{algorithm}");
-    }
-}
-
 #[tokio::test]
 async fn of_two_limits_of_a_meter_the_one_that_is_refunded_gets_all_back_and_the_other_nothing() {
     for algorithm in ["gcra", "fixed-window", "sliding-counter", "sliding-log"] {
