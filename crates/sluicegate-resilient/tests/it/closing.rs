@@ -32,7 +32,7 @@ async fn left(store: &Resilient, within: Duration) -> usize {
 }
 
 /// Once they were lost with the process, unless somebody asked it often enough before.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_instance_sees_what_was_owed_by_one_that_was_closed() {
     let scene = Scene::new(|builder| builder);
     let limiter = scene.limiter(OnOutage::Local);
@@ -45,7 +45,7 @@ async fn another_instance_sees_what_was_owed_by_one_that_was_closed() {
     assert_eq!(now(api(&scene.another()).peek("ada")).remaining(), 90);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn closing_charges_each_debt_once_whatever_the_number_of_keys() {
     let scene = Scene::new(|builder| builder);
     let _limiter = forty_debts(&scene, WORKS);
@@ -124,7 +124,7 @@ async fn a_charge_that_is_under_way_is_waited_for() {
     assert_eq!(now(api(&scene.another()).peek("ada")).remaining(), 96);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn closing_asks_for_nothing_when_nothing_is_owed() {
     let scene = Scene::new(|builder| builder);
     let limiter = scene.limiter(OnOutage::Local);

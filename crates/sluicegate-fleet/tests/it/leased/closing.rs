@@ -14,7 +14,7 @@ use super::{Scene, lease};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn another_instance_can_spend_what_was_held_by_one_that_was_closed() {
     for (name, policy) in [
         ("gcra", Policy::gcra("gcra", "1000/min")),
@@ -37,7 +37,7 @@ async fn another_instance_can_spend_what_was_held_by_one_that_was_closed() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn nothing_is_leased_once_it_is_closed() {
     let scene = Scene::new();
     let limiter = scene.limiter(Policy::gcra("api", "1000/min"));
@@ -49,7 +49,7 @@ async fn nothing_is_leased_once_it_is_closed() {
     assert_eq!(scene.store.status().held, 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn units_that_have_ended_are_not_given_back() {
     let scene = Scene::new();
     let limiter = scene.limiter(Policy::fixed_window("api", "1000/min"));
