@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::{MemoryStore, Policy, RateLimiter, Store};
+use sluicegate_core::{Policy, RateLimiter, Store};
 use sluicegate_fleet::Sharded;
 use sluicegate_tests::memory::answer;
 
 use crate::regional::model::regional;
-
-fn memory(clock: &ManualClock) -> MemoryStore {
-    MemoryStore::builder().table_size(64).clock(clock.clone()).build().unwrap()
-}
+use crate::support::memory;
 
 /// Two instances of one kind, each with a limiter.
 fn two(instance: impl Fn() -> Arc<dyn Store>) -> [RateLimiter; 2] {

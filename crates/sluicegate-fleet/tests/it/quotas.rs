@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Inherit, Limiters, PreparedPolicy};
-use sluicegate_core::{Algorithm, ConfigError, MemoryStore, Policy, Quota, RateLimiter, Store, StoreError};
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::{Algorithm, MemoryStore, Policy, Quota, RateLimiter, Store};
 use sluicegate_fleet::{DenyCache, Leased, Sharded};
 use sluicegate_resilient::Resilient;
+use sluicegate_tests::around::broken;
 use sluicegate_tests::memory::answer;
 
 use crate::support::splittable;
@@ -79,38 +79,9 @@ fn parts_that_would_have_no_unit_of_a_keys_quota_are_refused_with_the_reason() {
     assert!(api.with_quotas("2/h").is_ok());
 }
 
-/// A store that is away.
-struct Away(MemoryStore, Limiters);
-
-impl Store for Away {
-    fn open(
-        &self,
-        policy: Arc<Policy>,
-        replaces: Option<(&PreparedPolicy, Inherit)>,
-    ) -> Result<PreparedPolicy, ConfigError> {
-        let store: Arc<dyn Store> = (&self.0).into();
-        store.open(policy, replaces)
-    }
-
-    fn admit(&self, policy: &PreparedPolicy) -> Result<(), ConfigError> {
-        let store: Arc<dyn Store> = (&self.0).into();
-        store.admit(policy)
-    }
-
-    fn decide(&self, _: &[Ask<'_>]) -> DecisionFuture {
-        DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable).unsent()))
-    }
-
-    fn limiters(&self) -> &Limiters {
-        &self.1
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn in_an_outage_a_key_has_a_share_of_its_own_quota() {
-    let clock = ManualClock::new();
-    let away = Arc::new(Away(memory(&clock), Limiters::default())) as Arc<dyn Store>;
-    let store = Resilient::builder(away).replicas(2).build().unwrap();
+    let store = Resilient::builder(broken(true)).replicas(2).build().unwrap();
     let api = Policy::builder("api", Algorithm::Gcra, "100/h").on(store).unwrap();
     for (quota, share) in [("8/h", 4), ("60/h", 30), ("1/h", 1)] {
         let own = api.with_quotas(quota).unwrap();

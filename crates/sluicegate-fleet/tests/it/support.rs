@@ -1,8 +1,34 @@
 //! What all tests need: policies that parts can keep, and parts to look at.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use sluicegate_core::algorithm::{Anchor, Drain, Refill};
+use sluicegate_core::clock::ManualClock;
+use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::policy::PolicyBuilder;
-use sluicegate_core::{Algorithm, Policy, Quota};
+use sluicegate_core::store::{Ask, DecisionFuture};
+use sluicegate_core::wrap::Within;
+use sluicegate_core::{Algorithm, MemoryStore, Policy, Quota, Store, StoreError};
+use sluicegate_tests::around::around;
+
+/// A small store on this clock.
+pub(crate) fn memory(clock: &ManualClock) -> MemoryStore {
+    MemoryStore::builder().table_size(64).clock(clock.clone()).build().unwrap()
+}
+
+/// A store that is away while it is said to be.
+pub(crate) fn failing(memory: &MemoryStore) -> (Arc<dyn Store>, Arc<AtomicBool>) {
+    let fails = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&fails);
+    let store = around(memory, move |within: &Within, asks: &[Ask<'_>]| {
+        if flag.load(Ordering::Relaxed) {
+            return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable).unsent()));
+        }
+        within.decide(asks)
+    });
+    (store, fails)
+}
 
 /// Every algorithm whose policies can be in parts.
 pub(crate) fn splittable() -> impl Iterator<Item = Algorithm> {

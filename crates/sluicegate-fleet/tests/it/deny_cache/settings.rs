@@ -4,10 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sluicegate_core::error::ConfigErrorKind;
-use sluicegate_core::store::Place;
 use sluicegate_core::{MemoryStore, Policy, Store};
 use sluicegate_fleet::DenyCache;
-use sluicegate_resilient::Resilient;
 use sluicegate_tests::memory::answer;
 
 use super::Scene;
@@ -24,16 +22,6 @@ fn settings_out_of_range_are_named() {
         let error = builder.build().unwrap_err();
         assert!(error.kind() == ConfigErrorKind::Store && error.to_string().contains(named), "{error}");
     }
-}
-
-#[test]
-fn it_goes_around_a_resilient_store_and_not_around_itself() {
-    let cache = DenyCache::new(Resilient::new(MemoryStore::new()));
-    let store: Arc<dyn Store> = (&cache).into();
-    assert_eq!(store.place(), Some(Place::DenyCache));
-    assert!(DenyCache::builder(&cache).build().is_err());
-    assert!(Resilient::builder(&cache).build().is_err());
-    assert!(Policy::gcra("login", "5/min").on(DenyCache::new(&cache)).is_err());
 }
 
 #[test]

@@ -7,7 +7,6 @@ use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{Key, Policy};
 use sluicegate_fleet::Sharded;
 use sluicegate_fleet::leased::{Batch, Leased, LeasedBuilder};
-use sluicegate_resilient::Resilient;
 use sluicegate_tests::memory::answer;
 
 use super::{MS, Scene, lease, spend};
@@ -213,15 +212,6 @@ fn settings_that_cannot_work_are_named() {
         let problem = build(builder);
         assert!(problem.contains(named), "{problem}");
     }
-}
-
-#[test]
-fn it_goes_around_what_survives_an_outage_and_not_the_other_way() {
-    let memory = sluicegate_core::MemoryStore::new;
-    assert!(Leased::builder(Resilient::new(memory())).build().is_ok());
-    let error = Resilient::builder(Leased::new(memory())).build().unwrap_err().to_string();
-    assert!(error.contains("around a store that is Leased already"), "{error}");
-    assert!(Leased::builder(Leased::new(memory())).build().is_err());
 }
 
 /// Once such units were counted by the rate of the whole policy, which drains faster than its part.

@@ -1,21 +1,19 @@
 //! What goes through to the store within.
 
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sluicegate_core::algorithm::Drain;
-use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::{PolicyBuilder, PolicyMode};
-use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture};
-use sluicegate_core::wrap::Within;
-use sluicegate_core::{Algorithm, OnExceeded, Policy, Store, StoreError};
+use sluicegate_core::store::DecidedBy;
+use sluicegate_core::{Algorithm, OnExceeded, Policy};
 use sluicegate_fleet::leased::{Leased, Unleased};
 use sluicegate_resilient::Resilient;
-use sluicegate_tests::around::around;
 use sluicegate_tests::memory::{answer, store};
 
 use super::{MS, Scene, lease, spend};
+use crate::support::failing;
 
 #[test]
 fn what_cannot_be_leased_passes_through_and_is_listed() {
@@ -192,20 +190,13 @@ fn a_refund_counts_the_time_since_the_spend() {
 #[test]
 fn an_answer_of_the_fallback_is_no_lease() {
     let (memory, clock) = store();
-    let is_away = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let mood = Arc::clone(&is_away);
-    let shared: Arc<dyn Store> = around(&memory, move |within: &Within, asks: &[Ask<'_>]| {
-        if mood.load(std::sync::atomic::Ordering::Relaxed) {
-            return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable).unsent()));
-        }
-        within.decide(asks)
-    });
+    let (shared, is_away) = failing(&memory);
     let resilient = Resilient::builder(shared).clock(clock.clone()).replicas(2).build().unwrap();
     let store = Leased::builder(&resilient).clock(clock.clone()).build().unwrap();
     let limiter = Policy::fixed_window("api", "1000/h").on(&store).unwrap();
     lease(&limiter, "ada");
     let held = store.status().held;
-    is_away.store(true, std::sync::atomic::Ordering::Relaxed);
+    is_away.store(true, Ordering::Relaxed);
     assert!(held > 0);
     let mut local = 0;
     for _ in 0..200 {

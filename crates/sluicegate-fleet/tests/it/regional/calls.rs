@@ -1,37 +1,21 @@
 //! Several limits over two stores, outages of either of them, and what is given back between them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::check_all;
 use sluicegate_core::limiter::{Inherit, Overrides};
 use sluicegate_core::policy::Override;
-use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Place};
-use sluicegate_core::wrap::Within;
-use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store, StoreError};
+use sluicegate_core::store::{DecidedBy, Place};
+use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
 use sluicegate_fleet::Regional;
 use sluicegate_resilient::Resilient;
-use sluicegate_tests::around::around;
 use sluicegate_tests::memory::{answer, store};
 
 use super::model::regional;
-
-/// A store in memory, and whether it is away.
-fn failing(clock: &ManualClock) -> (Arc<dyn Store>, Arc<AtomicBool>) {
-    let memory = MemoryStore::builder().table_size(64).clock(clock.clone()).build().unwrap();
-    let fails = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&fails);
-    let store = around(&memory, move |within: &Within, asks: &[Ask<'_>]| {
-        if flag.load(Ordering::Relaxed) {
-            return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable).unsent()));
-        }
-        within.decide(asks)
-    });
-    (store, fails)
-}
+use crate::support::{failing, memory};
 
 /// "eu" has 20 of 100 for itself, and 40 are the reserve.
 fn on(store: &Arc<dyn Store>, policy: sluicegate_core::policy::PolicyBuilder) -> RateLimiter {
@@ -121,7 +105,7 @@ fn several_limits_on_two_stores_spend_together_or_not_at_all() {
 #[test]
 fn what_the_region_has_spent_is_given_back_when_the_reserve_is_away() {
     let clock = ManualClock::new();
-    let ((own, _), (reserve, reserve_fails)) = (failing(&clock), failing(&clock));
+    let ((own, _), (reserve, reserve_fails)) = (failing(&memory(&clock)), failing(&memory(&clock)));
     let store = regional("eu", own, reserve);
     let api = on(&store, Policy::gcra("api", "100/h").on_outage(OnOutage::Deny).refunds());
     assert!(answer(api.check("k").cost(10)).is_allowed());
@@ -139,11 +123,11 @@ fn what_the_region_has_spent_is_given_back_when_the_reserve_is_away() {
 async fn with_resilient_stores_within_no_outage_of_either_admits_more_than_the_whole() {
     for (own_is_away, reserve_is_away) in [(true, false), (false, true), (true, true)] {
         let clock = ManualClock::new();
-        let (reserve, reserve_fails) = failing(&clock);
+        let (reserve, reserve_fails) = failing(&memory(&clock));
         let mut admitted = 0;
         let mut limiters = Vec::new();
         for (region, _) in super::model::REGIONS {
-            let (own, own_fails) = failing(&clock);
+            let (own, own_fails) = failing(&memory(&clock));
             for _ in 0..2 {
                 let resilient = |store: &Arc<dyn Store>, replicas| {
                     let store = Resilient::builder(Arc::clone(store)).replicas(replicas);

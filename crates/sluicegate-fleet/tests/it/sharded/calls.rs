@@ -1,20 +1,21 @@
 //! Every call across shards: with several limits, costs per quota, refunds, turns, charges, outages, dropped futures.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sluicegate_conformance::Conformance;
 use sluicegate_core::clock::ManualClock;
-use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::{change_all, check_all};
 use sluicegate_core::store::{Ask, DecidedBy, DecisionFuture, Mode};
 use sluicegate_core::wrap::Within;
-use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store, StoreError};
+use sluicegate_core::{Key, MemoryStore, OnOutage, Outcome, Policy, RateLimiter, Store};
 use sluicegate_fleet::Sharded;
 use sluicegate_resilient::Resilient;
 use sluicegate_tests::around::around;
 use sluicegate_tests::memory::{answer, store};
+
+use crate::support::failing;
 
 /// A policy of 25 units an hour in four shards, 6, 6, 6 and 7.
 fn hot(memory: &MemoryStore) -> RateLimiter {
@@ -263,19 +264,6 @@ fn what_is_left_of_a_lease_goes_back_to_each_quota_for_itself() {
     let look = answer(store.decide(&[ask(1, Mode::Peek)]));
     let left: Vec<u64> = look.quotas().iter().map(|status| status.remaining()).collect();
     assert_eq!(left, [20 - 10 + 2, 200 - 10 + 7]);
-}
-
-/// A store that answers when it is told to, and fails when it is told to.
-fn failing(memory: &MemoryStore) -> (Arc<dyn Store>, Arc<AtomicBool>) {
-    let fails = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&fails);
-    let store = around(memory, move |within: &Within, asks: &[Ask<'_>]| {
-        if flag.load(Ordering::Relaxed) {
-            return DecisionFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable).unsent()));
-        }
-        within.decide(asks)
-    });
-    (store, fails)
 }
 
 #[tokio::test]

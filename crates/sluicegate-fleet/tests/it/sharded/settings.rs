@@ -5,10 +5,8 @@ use std::sync::Arc;
 use sluicegate_core::algorithm::{Anchor, Drain};
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::{Override, PolicyBuilder};
-use sluicegate_core::store::Place;
 use sluicegate_core::{Algorithm, MemoryStore, Policy, RateLimiter, Store};
 use sluicegate_fleet::Sharded;
-use sluicegate_resilient::Resilient;
 use sluicegate_tests::memory::{answer, store};
 
 fn refusal(policy: PolicyBuilder) -> String {
@@ -126,15 +124,4 @@ async fn an_override_holds_for_all_shards_until_it_is_withdrawn() {
     assert_eq!(api.peek("ada").await.unwrap().remaining(), 30, "the first one stands");
     overrides.withdraw("api", put.version(), "operator").await.unwrap();
     assert_eq!(api.peek("ada").await.unwrap().remaining(), 90);
-}
-
-#[test]
-fn it_is_the_innermost_of_its_family() {
-    let sharded = Sharded::builder(MemoryStore::new(), 2).above(1).build().unwrap();
-    assert_eq!(Arc::<dyn Store>::from(&sharded).place(), Some(Place::Shard));
-    for store in [Resilient::new(MemoryStore::new()).into(), Arc::<dyn Store>::from(&sharded)] {
-        let error = Sharded::builder(store, 2).above(1).build().unwrap_err();
-        assert!(error.to_string().contains("the order, from outside in"), "{error}");
-    }
-    assert!(Resilient::builder(&sharded).build().is_ok());
 }
