@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::store::{Trace, ask};
+use crate::store::{Trace, judge};
 
 fn status(policy: u8, passed: bool, remaining: u64, available_after_us: u64) -> QuotaStatus {
     let status =

@@ -315,11 +315,6 @@ mod tests {
         let others = (40..10_040).filter(|index| debtors.may_have(hash(*index))).count();
         assert!(others < 200, "{others} of 10,000");
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
 
     #[test]
     fn an_account_that_is_full_is_never_taken_for_an_emptier_one() {

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::limiter::{Inherit, Limiters, Turn, check_all};
-use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, QuotaStatus, ask};
+use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, QuotaStatus, judge};
 use crate::{Decision, Key, Policy, RateLimiter, Store};
 
 /// The store's answer to a turn that is given up.
