@@ -1,18 +1,18 @@
-//! The script: one text, so that Redis caches it once.
+//! The script is one text, so that Redis caches it once: `head.lua`, then three ways to decide a request, each of which leaves to the next
+//! what it does not know. `single.lua` decides spends from one bucket, the most usual requests; `fast.lua` is a flat loop without functions
+//! or tables, for values with only the asker's own rules; and the long way, the other files, decides everything: several rules in a value,
+//! turns, refunds, calendars, the same bucket twice. A line `--> NAME` of a file stands for lines that several ways need, so that each
+//! algorithm and the form of states are written once.
 //!
-//! It is assembled from the files in `lua/`. Each algorithm has one file with three parts, which use the names of `lua/head.lua`:
+//! Each algorithm has one file with three parts, which use the names of `head.lua`:
 //!
 //! | part | purpose |
 //! |---|---|
 //! | `open` | reads the bucket of a state (`till`, `a`, `b`) at a moment, under the numbers of its rule: the `start` of its window, the units `used` in it, the units of this and the previous window that count (`counted`), and whether later windows have reserved turns (`closed`) |
 //! | `close` | makes the state of a bucket from the units in `used` |
-//! | `long` | the rest, which the short way does not need |
+//! | `long` | the functions that only the long way needs |
 //!
-//! The shortest way is for requests that spend from one bucket, the most usual ones: a call that has only those ends with it.
-//! The short way is a flat loop without functions or tables, for values with only the asker's own rules, as almost all values are. It
-//! decides a lease alone, or directly after a spend of its bucket. Everything else takes the long way: several rules in a value, turns,
-//! refunds, units that are marked, calendars, the same bucket twice, a lease that several quotas cut. All ways consist of the same `open` and
-//! `close`. The long way is a function inside the loop of the short one, and costs nothing for calls that do not need it.
+//! The long way is a function inside the loop of the short one, made when a call first needs it.
 
 use std::sync::LazyLock;
 
@@ -39,53 +39,43 @@ pub(super) const MODES: usize = MODE_NAMES.len();
 
 pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| Script::new(text()));
 
+/// The files of the long way before and after the functions of the algorithms.
+const BUCKET: &str = include_str!("lua/bucket.lua");
+const REQUESTS: [&str; 5] = [
+    include_str!("lua/value.lua"),
+    include_str!("lua/inherit.lua"),
+    include_str!("lua/ask.lua"),
+    include_str!("lua/change.lua"),
+    include_str!("lua/request.lua"),
+];
+
 fn text() -> String {
-    let [open, close] = ["open", "close"].map(|name| of_each(name, &ALGORITHMS));
-    // The state of a log, the fourth one, is not a bucket's, and calendars take the long way.
-    let [open_bucket, close_bucket] = ["open", "close"].map(|name| of_each(name, &ALGORITHMS[..3]));
-    let [open_short, close_short] = ["open", "close"].map(|name| of_each(name, &ALGORITHMS[..4]));
-    let long: String = ALGORITHMS.iter().map(|(_, file)| part(file, "long")).collect();
-    let rules: String =
-        ALGORITHMS.iter().map(|(name, _)| format!("[{}] = {name}, ", name.to_uppercase())).collect();
-    let parts = [
-        include_str!("lua/head.lua"),
-        &numbered(0, &MODE_NAMES),
-        &numbered(1, &ALGORITHMS.map(|(name, _)| name)),
-        include_str!("lua/single.lua"),
-        &open_bucket,
-        include_str!("lua/single_spend.lua"),
-        &close_bucket,
-        include_str!("lua/single_write.lua"),
-        include_str!("lua/fast.lua"),
-        include_str!("lua/read_state.lua"),
-        include_str!("lua/fast_found.lua"),
-        &open_short,
-        include_str!("lua/fast_judge.lua"),
-        &close_short,
-        include_str!("lua/fast_spend.lua"),
-        include_str!("lua/write_state.lua"),
-        include_str!("lua/fast_write.lua"),
-        include_str!("lua/numbers.lua"),
-        &open,
-        include_str!("lua/bucket.lua"),
-        &close,
-        include_str!("lua/spend.lua"),
-        &long,
-        "local function read_state(raw, from, written, since)\nlocal till, a, b, birth, given\n",
-        include_str!("lua/read_state.lua"),
-        "return till, a, b, birth, given, from\nend\n",
-        "local function write_state(now, since, new_till, new_a, new_b, birth, given)\nlocal state\n",
-        include_str!("lua/write_state.lua"),
-        "return state\nend\n",
-        &format!("local rules, MODES = {{ {rules}}}, {MODES}\n"),
-        include_str!("lua/value.lua"),
-        include_str!("lua/inherit.lua"),
-        include_str!("lua/ask.lua"),
-        include_str!("lua/change.lua"),
-        include_str!("lua/request.lua"),
-        include_str!("lua/reply.lua"),
-    ];
-    parts.concat()
+    let names = ALGORITHMS.map(|(name, _)| name);
+    let constants = [numbered(0, &MODE_NAMES), numbered(1, &names)].concat();
+    let ways = [include_str!("lua/single.lua"), include_str!("lua/fast.lua")].concat();
+    [include_str!("lua/head.lua"), &constants, &expanded(&ways)].concat()
+}
+
+/// The long way.
+fn long() -> String {
+    let functions = ALGORITHMS.map(|(_, file)| part(file, "long")).concat();
+    let rules = ALGORITHMS.map(|(name, _)| format!("[{}] = {name}, ", name.to_uppercase())).concat();
+    let known = format!("local rules, MODES = {{ {rules}}}, {MODES}\n");
+    expanded(&[BUCKET, &functions, &known, &REQUESTS.concat()].concat())
+}
+
+/// The text with what each line `--> NAME` stands for: a part of the state, the long way, or a part of each of the algorithms that are named
+/// after a colon.
+fn expanded(text: &str) -> String {
+    let lines = text.split_inclusive('\n').map(|line| {
+        let Some(inserted) = line.trim().strip_prefix("--> ") else { return line.to_owned() };
+        match inserted.split_once(": ") {
+            Some((name, algorithms)) => of_each(name, algorithms),
+            None if inserted == "long" => long(),
+            None => part(include_str!("lua/state.lua"), inserted).to_owned(),
+        }
+    });
+    lines.collect()
 }
 
 /// Constants with these names, in capitals, for numbers from `first` on.
@@ -95,9 +85,11 @@ fn numbered(first: usize, names: &[&str]) -> String {
 }
 
 /// This part of the files of these algorithms, each for buckets of its kind.
-fn of_each(name: &str, algorithms: &[(&str, &str)]) -> String {
-    let cases: Vec<_> = algorithms
+fn of_each(name: &str, algorithms: &str) -> String {
+    let is_named = |(algorithm, _): &&(&str, &str)| algorithms.split(' ').any(|named| named == *algorithm);
+    let cases: Vec<_> = ALGORITHMS
         .iter()
+        .filter(is_named)
         .map(|(algorithm, file)| {
             format!("if kind == {} then\n{}\n", algorithm.to_uppercase(), part(file, name))
         })
@@ -131,6 +123,14 @@ mod tests {
         // The last one is a calendar's, which no algorithm chooses.
         assert_eq!(kinds.into_iter().max().map(usize::from), Some(KINDS - 1));
         assert!(text().contains("local GCRA, WINDOW, COUNTER, LOG, CALENDAR = 1, 2, 3, 4, 5\n"));
+    }
+
+    #[test]
+    fn no_line_that_stands_for_others_is_left() {
+        assert!(!text().contains("-->"));
+        for part_name in ["read_state", "write_state"] {
+            assert!(!part(include_str!("lua/state.lua"), part_name).is_empty(), "{part_name}");
+        }
     }
 
     #[test]

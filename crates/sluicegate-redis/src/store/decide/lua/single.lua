@@ -28,3 +28,31 @@ while key <= count do
   end
   local at, start, used, counted, previous, closed = now, now, 0, 0, 0, 0
   local capacity, per_unit, ceiling, undelayed = 0, 1, 0, -1
+  --> open: gcra window counter
+  local adds = cost * per_unit
+  if closed > 0 or not (used < NEVER) or undelayed >= 0 and used > undelayed then break end
+  if counted + adds > capacity then
+    if way % 64 >= 32 then break end
+    opens = 1
+  else
+    local new_till, new_a, new_b = 0, 0, 0
+    used = used + adds
+    -- A key at rest is like a new one.
+    if till <= now and begun < now then begun = now end
+    if begun > now then break end
+    --> close: gcra window counter
+    if new_till < now or new_till - now >= 281474976710656 or new_a >= 16777216 or new_b >= 16777216 then break end
+    local value = text .. pack('<I7I7BI6I3I3', now, begun, 0, new_till - now, new_a, new_b)
+    local rests = new_till - new_till % SPAN
+    if raw and slack == 0 and till - till % SPAN == rests then
+      call('SET', name, value, 'KEEPTTL')
+    else
+      local expiry = (rests + SPAN - now) / 1000
+      call('SET', name, value, 'PX', expiry - expiry % 1 + 1 + slack)
+    end
+  end
+  if count == 1 then return pack('<dddddddd', now, 0, till, a, b, opens, birth, 0) end
+  reply[size + 1], reply[size + 2], reply[size + 3], reply[size + 4] = 0, till, a, b
+  reply[size + 5], reply[size + 6], reply[size + 7] = opens, birth, 0
+  key, place, size = key + 1, place + 22, size + 7
+end

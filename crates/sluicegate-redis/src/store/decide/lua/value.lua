@@ -4,6 +4,18 @@ local UNKNOWN = { s = REST, birth = 0, given = 0 } -- an unknown key, if newcome
 
 local SIZES = { [0] = '', 'I1', 'I2', 'I3', 'I4', 'I5', 'I6', 'I7' }
 
+local function read_state(raw, from, written, since)
+  local till, a, b, birth, given
+  --> read_state
+  return till, a, b, birth, given, from
+end
+
+local function write_state(now, since, new_till, new_a, new_b, birth, given)
+  local state
+  --> write_state
+  return state
+end
+
 -- The number of quotas of a text, its version, and the start of the first quota.
 local function head_of(text, at)
   local quotas, version = byte(text, at), 0
