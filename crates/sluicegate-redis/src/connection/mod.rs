@@ -23,19 +23,14 @@
 //! does not recover from an authentication error. The cluster client stays with a primary that
 //! hangs. Both were found by tests against failing servers.
 
-mod clock;
 mod failure;
-mod probe;
-mod send;
 mod server;
 mod state;
 mod supervisor;
 
 pub(crate) use self::failure::is_of_moving_slot;
-pub(crate) use self::probe::Probe;
-pub(crate) use self::send::ScriptName;
 #[cfg(feature = "deadpool")]
 pub use self::server::DeadPool;
 pub(crate) use self::server::{ServerConnection, Target, TrustedCa};
-pub(crate) use self::state::{ConnectionState, part_of};
+pub(crate) use self::state::{ConnectionState, Probe, ScriptName, part_of};
 pub(crate) use self::supervisor::supervise;

@@ -16,12 +16,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
+use redis::{Cmd, Value};
+use sluicegate_core::StoreError;
+use sluicegate_core::clock::micros;
+use sluicegate_core::error::StoreErrorKind;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
-use super::clock::ServerClock;
+use super::failure;
+use super::failure::{Remedy, is_no_script, is_on_the_way, remedy, store_error};
 use super::server::Connection;
 
 /// The parts of a cluster's slots. Each part counts its timeouts, because answers from other nodes prove nothing about a
@@ -224,6 +230,207 @@ impl ConnectionState {
     pub(super) async fn until_broken(&self, generation: u64) {
         while self.broken.load(Ordering::Relaxed) < generation {
             self.lost.notified().await;
+        }
+    }
+}
+
+/// The clock of a server: its time at a moment of this process.
+///
+/// A server writes its time into a reply after the call was sent and before the reply came. The estimate moves only as far as a reply
+/// shows it to be wrong: so it is exact to the time that the fastest calls spend on their way, follows a clock that is set or drifts with the
+/// next reply, and a reply that was late says nothing false.
+pub(crate) struct ServerClock {
+    /// A moment of this process, and the server's time then; 0 if there was no reply yet.
+    begun: Instant,
+    begun_us: AtomicU64,
+}
+
+impl ServerClock {
+    pub(super) fn new() -> Self {
+        Self { begun: Instant::now(), begun_us: AtomicU64::new(0) }
+    }
+
+    /// The server's time at this moment, in microseconds.
+    pub(crate) fn at(&self, moment: Instant) -> Option<u64> {
+        // Relaxed, here and below: one number, which orders nothing else.
+        let begun_us = self.begun_us.load(Ordering::Relaxed);
+        (begun_us > 0).then(|| begun_us.saturating_add(self.since_us(moment)))
+    }
+
+    /// Notes that it was `server_us` there between these two moments.
+    pub(crate) fn note(&self, sent: Instant, server_us: u64, received: Instant) {
+        let [least, most] = [received, sent].map(|moment| server_us.saturating_sub(self.since_us(moment)));
+        let known = self.begun_us.load(Ordering::Relaxed);
+        // At first the least: a deadline that is too early by the way of a reply is that of the calls whose replies are late.
+        let begun_us = if known == 0 { least } else { known.clamp(least, most.max(least)) };
+        if begun_us != known {
+            self.begun_us.store(begun_us, Ordering::Relaxed);
+        }
+    }
+
+    fn since_us(&self, moment: Instant) -> u64 {
+        micros(moment.checked_duration_since(self.begun).unwrap_or(Duration::ZERO))
+    }
+}
+
+/// Commands in order, each with a check of its reply. They carry the scripts' texts, so that the server knows the scripts
+/// from then on, and the first requests need not send them.
+#[derive(Default)]
+pub(crate) struct Probe(Vec<(Cmd, ReplyCheck)>);
+
+/// Returns the problem of a reply.
+type ReplyCheck = Box<dyn Fn(&Value) -> Result<(), String> + Send + Sync>;
+
+impl Probe {
+    pub(crate) fn step(
+        &mut self,
+        command: Cmd,
+        judge: impl Fn(&Value) -> Result<(), String> + Send + Sync + 'static,
+    ) {
+        self.0.push((command, Box::new(judge)));
+    }
+
+    /// A connection is ready when the scripts run and give the right replies. A `PING` is not enough: a replica, a full or a loading
+    /// server, and a server whose user lacks a right, all answer it.
+    ///
+    /// # Errors
+    /// The error of the first command that failed, in words for a log.
+    pub(super) async fn run(&self, connection: &dyn Connection) -> Result<(), String> {
+        for (command, judge) in &self.0 {
+            let reply = connection.send(command.clone()).await.map_err(|error| failure::explain(&error))?;
+            judge(&reply)?;
+        }
+        Ok(())
+    }
+}
+
+/// Timeouts in a row after which a connection counts as dead, although the kernel still considers it open.
+const TIMEOUTS_IN_A_ROW: u32 = 3;
+
+/// The pause before a command is sent again while its slot moves from one node of a cluster to another.
+const SLOT_PAUSE: Duration = Duration::from_millis(4);
+
+/// How a command names its script: by digest, or by its text if the server does not know the digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScriptName {
+    Digest,
+    Text,
+}
+
+impl ConnectionState {
+    /// Sends the command that calls a script, by digest, or by its text if the server does not know the digest; `part` is the
+    /// part of the slots that the command is for.
+    ///
+    /// - A server without the script answers `NOSCRIPT`, has done nothing, and is sent the text.
+    /// - A node of a Cluster that does not have the slot (any more) has done nothing either, so there is one
+    ///   more attempt, after a pause of a few milliseconds.
+    /// - Everything else is the answer, or an error. Nothing that may have been carried out is sent
+    ///   again.
+    ///
+    /// # Errors
+    /// [`StoreErrorKind::Unavailable`] marked as unsent when there is no connection,
+    /// [`StoreErrorKind::Timeout`] after the deadline, otherwise the kind of the server's error;
+    /// each names the part of the slots.
+    pub(crate) async fn send(
+        &self,
+        part: usize,
+        command: impl Fn(ScriptName) -> Cmd,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        // Nothing was sent yet, so there is nothing that could be sent twice.
+        let live = match self.live.load_full() {
+            Some(live) => Some(live),
+            None => {
+                self.started().await;
+                self.mended(deadline).await
+            }
+        };
+        let Some(live) = live else {
+            let problem = "there is no connection to Redis";
+            return Err(StoreError::with_source(StoreErrorKind::Unavailable, problem).in_part(part).unsent());
+        };
+        let call = async {
+            let mut again = true;
+            let mut name = ScriptName::Digest;
+            loop {
+                match live.connection.send(command(name)).await {
+                    Err(error) if is_no_script(&error) && name == ScriptName::Digest => {
+                        name = ScriptName::Text;
+                    }
+                    // A slot is moving, and the client's own retry failed, too.
+                    Err(error) if again && is_on_the_way(&error) => {
+                        again = false;
+                        sleep(SLOT_PAUSE).await;
+                    }
+                    result => break result,
+                }
+            }
+        };
+        match timeout_at(deadline, call).await {
+            Ok(Ok(value)) => {
+                // Relaxed, here and below: counts and marks order nothing else.
+                live.timeouts[part].store(0, Ordering::Relaxed);
+                live.answered.store(true, Ordering::Relaxed);
+                Ok(value)
+            }
+            Ok(Err(error)) => {
+                self.note(&live, part, remedy(&error));
+                Err(store_error(error).in_part(part))
+            }
+            Err(_) => {
+                self.note(&live, part, Remedy::Count);
+                Err(StoreError::new(StoreErrorKind::Timeout).in_part(part))
+            }
+        }
+    }
+
+    /// Applies the result of a call to its connection.
+    ///
+    /// A timeout alone proves nothing: the server may be busy for a moment. Three without an answer
+    /// in between mean that the connection or its server is dead. On a Cluster they
+    /// are counted per part of the slots, because the other nodes still answer.
+    fn note(&self, live: &Live, part: usize, remedy: Remedy) {
+        let replace = match remedy {
+            Remedy::Keep => false,
+            // The cluster client mends the connection to a single node by itself, most of the time.
+            Remedy::Replace if !self.is_cluster => true,
+            Remedy::Count | Remedy::Replace => {
+                live.timeouts[part].fetch_add(1, Ordering::Relaxed);
+                // Counted over all parts: a caller that rarely uses each part would need seconds for three in one of them.
+                let open = live.timeouts.iter().map(|timeouts| timeouts.load(Ordering::Relaxed));
+                open.fold(0, u32::saturating_add) >= TIMEOUTS_IN_A_ROW
+            }
+        };
+        // Only the connection that failed is given up, not the one that came after it.
+        if replace && self.generation() == Some(live.generation) {
+            if !self.is_cluster {
+                self.live.store(None);
+            }
+            self.give_up(live.generation);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_known_to_the_way_of_the_fastest_call_and_follows_a_clock_that_is_set() {
+        let clock = ServerClock::new();
+        let at = |ms| clock.begun + Duration::from_millis(ms);
+        assert_eq!(clock.at(at(1)), None);
+        // (sent, the server's time, received), then the server's time at 1 s, in ms.
+        for (sent, server, received, known) in [
+            (10, 5_012, 15, 5_997),   // 2 ms there, 3 ms back
+            (20, 5_021, 22, 5_999),   // 1 ms back: that much closer
+            (30, 5_032, 90, 5_999),   // a slow reply tells nothing
+            (100, 5_160, 160, 6_000), // a slow call neither, except that its reply came at once
+            (200, 3_201, 202, 4_001), // set back by two seconds
+            (300, 9_301, 302, 9_999), // and set forward
+        ] {
+            clock.note(at(sent), server * 1_000, at(received));
+            assert_eq!(clock.at(at(1_000)), Some(known * 1_000), "after {server}");
         }
     }
 }

@@ -16,9 +16,8 @@ use sluicegate_core::support::random;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::failure;
-use super::probe::Probe;
 use super::server::{Closed, Connection, Target};
-use super::state::ConnectionState;
+use super::state::{ConnectionState, Probe};
 
 /// The shortest interval between two checks of the nodes of a cluster.
 const CLUSTER_KEPT_FOR: Duration = Duration::from_secs(1);

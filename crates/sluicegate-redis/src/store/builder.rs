@@ -14,13 +14,12 @@ use sluicegate_core::store::{KeptTask, Limiters, Registry};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::RedisStore;
 use super::client::RedisClient;
 use super::decide::{Batcher, Decider, gather, probe};
-use super::durable;
-use super::key::{self, Tags};
+use super::key::Tags;
 use super::shared::{SharedKey, SharedValue, read_in_turn};
 use super::state::RedisState;
+use super::{RedisStore, durable, key};
 use crate::connection::{ConnectionState, Target, TrustedCa, supervise};
 
 /// Collects the settings of a [`RedisStore`].

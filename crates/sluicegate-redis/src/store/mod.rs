@@ -4,7 +4,6 @@ mod builder;
 mod client;
 mod decide;
 mod durable;
-mod encode;
 mod inspect;
 mod key;
 mod permits;
@@ -137,7 +136,7 @@ impl RedisStore {
     /// # Errors
     /// The error with which opening the policy on any Redis would fail.
     pub fn check_policy(policy: &Policy) -> Result<(), ConfigError> {
-        encode::check(policy)
+        prepared::check(policy)
     }
 
     /// Builds a store with other settings.

@@ -5,33 +5,31 @@
 //! own timeouts are off, because the callers bound each call and each attempt to connect, in the same way for all
 //! clients.
 
-#[cfg(feature = "deadpool")]
-mod pool;
-mod primaries;
-mod sentinel;
 mod tls;
 mod url;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use deadpool_redis::{PoolError, cluster, sentinel};
 use redis::aio::{ConnectionLike, MultiplexedConnection, SendError};
 use redis::cluster::ClusterClientBuilder;
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, ProtocolVersion, PushInfo,
-    PushKind, RedisError, RedisFuture, Value,
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, FromRedisValue, ProtocolVersion,
+    PushInfo, PushKind, RedisError, RedisFuture, Value, from_redis_value,
 };
+use sluicegate_core::StoreError;
+use tokio::time::timeout;
 
-#[cfg(feature = "deadpool")]
-pub use self::pool::DeadPool;
-pub(crate) use self::primaries::ServerConnection;
-use self::sentinel::sentinel;
 pub(crate) use self::tls::TrustedCa;
+use super::failure::store_error;
 
 /// A live connection; clones share it.
 pub(super) trait Connection: Send + Sync + 'static {
@@ -236,3 +234,210 @@ const _: fn() = || {
     fn shared<C: ConnectionLike + Clone + Send + Sync>() {}
     shared::<MultiplexedConnection>();
 };
+
+/// The longest time that a server may take to connect, and to answer one command.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A connection to one server.
+#[derive(Clone)]
+pub(crate) struct ServerConnection(Arc<dyn Connection>);
+
+impl ServerConnection {
+    /// Connects to all servers that have keys: the primaries of a Cluster, and otherwise the one server.
+    ///
+    /// # Errors
+    /// When one of them cannot be reached within 5 s.
+    pub(crate) async fn each(target: &Target) -> Result<Vec<Self>, StoreError> {
+        match &target.0 {
+            Deployment::Cluster { nodes, tls } => {
+                let of = |node: &ConnectionInfo| {
+                    Target(Deployment::Standalone { info: Box::new(node.clone()), tls: tls.clone() })
+                };
+                Self::primaries(nodes, of).await
+            }
+            _ => Self::connect(target).await.map(|server| vec![server]),
+        }
+        .map_err(store_error)
+    }
+
+    /// The answer to a command that may be sent to any server.
+    ///
+    /// # Errors
+    /// When there is none within 5 s, the server refuses, or the answer is not of this type.
+    pub(crate) async fn ask<T: FromRedisValue>(&self, command: Cmd) -> Result<T, StoreError> {
+        self.answer(command).await.map_err(store_error)
+    }
+
+    async fn answer<T: FromRedisValue>(&self, command: Cmd) -> Result<T, RedisError> {
+        Ok(from_redis_value(answered(self.0.send(command)).await?)?)
+    }
+
+    async fn connect(target: &Target) -> Result<Self, RedisError> {
+        answered(target.connect(Closed::new(|| ()))).await.map(Self)
+    }
+
+    async fn primaries(
+        nodes: &[ConnectionInfo],
+        of: impl Fn(&ConnectionInfo) -> Target,
+    ) -> Result<Vec<Self>, RedisError> {
+        let mut slots = Err(RedisError::from(std::io::Error::from(std::io::ErrorKind::NotConnected)));
+        for node in nodes {
+            slots = async {
+                let mut command = redis::cmd("CLUSTER");
+                command.arg("SLOTS");
+                Ok((node, Self::connect(&of(node)).await?.answer(command).await?))
+            }
+            .await;
+            if slots.is_ok() {
+                break;
+            }
+        }
+        let (node, slots) = slots?;
+        let mut masters = Vec::new();
+        for (host, port) in primaries(slots)? {
+            let there = node.clone().set_addr(moved(node.addr(), host, port));
+            masters.push(Self::connect(&of(&there)).await?);
+        }
+        Ok(masters)
+    }
+}
+
+async fn answered<T>(answer: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
+    let late = || RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));
+    timeout(PATIENCE, answer).await.unwrap_or_else(|_| Err(late()))
+}
+
+/// The primaries that `CLUSTER SLOTS` names, each once: it stands first behind the two ends of a range of slots.
+fn primaries(slots: Value) -> Result<BTreeSet<(String, u16)>, RedisError> {
+    let ranges: Vec<Vec<Value>> = from_redis_value(slots)?;
+    let primary = |range: Vec<Value>| {
+        let mut of_primary: Vec<Value> = from_redis_value(range.into_iter().nth(2).unwrap_or(Value::Nil))?;
+        of_primary.truncate(2);
+        Ok(from_redis_value::<(String, u16)>(Value::Array(of_primary))?)
+    };
+    ranges.into_iter().map(primary).collect()
+}
+
+/// The address of another node, with the same settings. A node that does not know its own name is the one that was asked.
+fn moved(from: &ConnectionAddr, to: String, to_port: u16) -> ConnectionAddr {
+    let mut there = from.clone();
+    if let ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } = &mut there {
+        *port = to_port;
+        if !to.is_empty() {
+            *host = to;
+        }
+    }
+    there
+}
+
+/// User, password and database are for the master; sentinels are asked without a login, because the URL has no
+/// place for one.
+fn sentinel(
+    sentinels: &[ConnectionAddr],
+    master: &str,
+    info: &ConnectionInfo,
+    protocol: ProtocolVersion,
+) -> Result<SentinelClientBuilder, RedisError> {
+    let redis = info.redis_settings();
+    let mut builder = SentinelClientBuilder::new(sentinels.to_vec(), master, SentinelServerType::Master)?
+        .set_client_to_redis_protocol(protocol)
+        .set_client_to_redis_db(redis.db())
+        .set_client_to_redis_tcp_settings(tcp())
+        .set_client_to_sentinel_tcp_settings(tcp());
+    if let Some(username) = redis.username() {
+        builder = builder.set_client_to_redis_username(username);
+    }
+    if let Some(password) = redis.password() {
+        builder = builder.set_client_to_redis_password(password);
+    }
+    if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+        builder = builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
+    }
+    Ok(builder)
+}
+
+/// A pool of deadpool-redis: of one server, a Sentinel group or a Cluster.
+///
+/// ```
+/// use sluicegate_redis::{DeadPool, RedisStore};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let pool = deadpool_redis::Config::from_url("redis://127.0.0.1:6379").create_pool(None)?;
+/// let store = RedisStore::builder().pool(DeadPool::from(pool))?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The store's deadline bounds the wait of a request for a connection of the pool, whatever the pool's own
+/// timeouts are. The pool replaces connections that fail.
+#[derive(Clone)]
+pub struct DeadPool {
+    connection: Arc<dyn Connection>,
+    is_cluster: bool,
+}
+
+impl From<DeadPool> for Target {
+    fn from(pool: DeadPool) -> Self {
+        let DeadPool { connection, is_cluster } = pool;
+        Self(Deployment::Pool { pool: connection, is_cluster })
+    }
+}
+
+impl fmt::Debug for DeadPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadPool").field("is_cluster", &self.is_cluster).finish_non_exhaustive()
+    }
+}
+
+/// The three pools have the same methods, but no common trait.
+macro_rules! pools {
+    ($($pool:ty, $is_cluster:literal;)*) => {$(
+        impl From<$pool> for DeadPool {
+            fn from(pool: $pool) -> Self {
+                Self { connection: Arc::new(pool), is_cluster: $is_cluster }
+            }
+        }
+
+        impl Connection for $pool {
+            fn send(&self, command: Cmd) -> RedisFuture<'static, Value> {
+                let pool = self.clone();
+                Box::pin(async move {
+                    let mut connection = pool.get().await.map_err(redis_error)?;
+                    connection.req_packed_command(&command).await?.extract_error()
+                })
+            }
+        }
+    )*};
+}
+
+pools! {
+    deadpool_redis::Pool, false;
+    sentinel::Pool, false;
+    cluster::Pool, true;
+}
+
+fn redis_error(error: PoolError) -> RedisError {
+    match error {
+        PoolError::Backend(error) => error,
+        error @ PoolError::Timeout(_) => {
+            std::io::Error::new(std::io::ErrorKind::TimedOut, error.to_string()).into()
+        }
+        error => (ErrorKind::InvalidClientConfig, "the pool has no connection", error.to_string()).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_primary_of_a_cluster_is_named_once_and_no_replica() {
+        let reply = b"*2\r\n*4\r\n:0\r\n:99\r\n*3\r\n$8\r\n10.0.0.1\r\n:7000\r\n$1\r\na\r\n*3\r\n$8\r\n10.0.0.2\r\n:7001\r\n$1\r\nb\r\n\
+                      *3\r\n:200\r\n:299\r\n*3\r\n$8\r\n10.0.0.1\r\n:7000\r\n$1\r\na\r\n";
+        let reply = redis::parse_redis_value(reply).expect("it is a reply");
+        let named = primaries(reply).expect("it names primaries");
+        assert_eq!(named.into_iter().collect::<Vec<_>>(), [("10.0.0.1".to_owned(), 7_000)]);
+        assert!(primaries(Value::Array(vec![Value::Array(vec![])])).is_err());
+    }
+}

@@ -40,8 +40,7 @@ use sluicegate_core::store::Mode;
 use super::ask::{KeyAsk, ReceiptData};
 use super::script::SCRIPT;
 use crate::connection::ScriptName;
-use crate::store::encode::push;
-use crate::store::prepared::Prepared;
+use crate::store::prepared::{Prepared, push};
 
 /// One call that decides several requests independently; on a Cluster, all their keys must be in one slot.
 ///
