@@ -51,6 +51,6 @@ pub use sluicegate_core::store::{Class, DemandsOf, PermitDemand, PermitGrant, Sh
 
 pub use self::builder::{AdaptiveBuilder, InFlightBuilder};
 pub use self::in_flight::InFlight;
-pub use self::permit::{Acquire, NoPermit, NoPermitKind, Permit, PermitRequest};
-pub use self::shared::Sharing;
+pub use self::permit::{Acquire, NoPermit, Permit, PermitRequest};
+pub use self::pool::{NoPermitKind, Sharing};
 pub use self::status::{AdaptiveMoment, AdaptiveStatus, SharedStatus};

@@ -13,7 +13,7 @@ use sluicegate_core::store::{Event, Subject};
 
 use crate::adaptive::Outcome;
 use crate::pool::{Ended, Fate, Move, PermitAsk, PermitRecord, PermitReply, Seat};
-use crate::{Class, InFlight};
+use crate::{Class, InFlight, NoPermitKind};
 
 impl InFlight {
     /// Begins a request for a permit, with more settings than its key.
@@ -166,8 +166,8 @@ impl PermitRequest {
     /// [`try_acquire`](Self::try_acquire).
     ///
     /// # Errors
-    /// The future gives [`NoPermitKind::Permits`](NoPermitKind::Permits) when all permits of the key are in use, and
-    /// [`NoPermitKind::Outage`](NoPermitKind::Outage) when the store gives no answer and the limit then refuses.
+    /// The future gives [`NoPermitKind::Permits`] when all permits of the key are in use, and
+    /// [`NoPermitKind::Outage`] when the store gives no answer and the limit then refuses.
     ///
     /// # Cancel safety
     /// As [`InFlight::acquire`].
@@ -411,20 +411,6 @@ pub struct NoPermit {
     name: String,
     permits: u64,
     retry_after: Option<Duration>,
-}
-
-/// The reason for a refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum NoPermitKind {
-    /// All permits of the key are in use.
-    Permits,
-    /// The queue of the key or of all keys together is full, or a more important request has taken the place.
-    Queue,
-    /// The store that instances share the permits on gives no answer, and the limit refuses in an outage.
-    Outage,
-    /// Instances share the permits, so taking one needs a call and has to wait.
-    Shared,
 }
 
 impl NoPermit {

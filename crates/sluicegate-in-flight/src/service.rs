@@ -15,10 +15,9 @@ use sluicegate_core::clock::Clock;
 use sluicegate_core::key::Key;
 use sluicegate_core::policy::PolicyMode;
 
-use crate::NoPermitKind;
 use crate::adaptive::{Estimate, LimitAlgorithm, LimitBounds, Outcome, Sample};
 use crate::line::{PermitLine, QueueBounds};
-use crate::pool::{Move, PermitAsk, PermitPool, PermitRecord, PermitReply, Seat, Wakers};
+use crate::pool::{Move, NoPermitKind, PermitAsk, PermitPool, PermitRecord, PermitReply, Seat, Wakers};
 use crate::status::{AdaptiveStatus, DrainRate, History};
 
 pub(super) struct ServicePermits {

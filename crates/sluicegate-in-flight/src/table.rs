@@ -14,9 +14,9 @@ use foldhash::quality::RandomState;
 use sluicegate_core::key::Key;
 use sluicegate_core::support::lock;
 
-use crate::NoPermitKind;
 use crate::pool::{
-    FixedPermits, Move, PermitAsk, PermitPool, PermitRecord, PermitReply, QueuePlace, Seat, Wakers,
+    FixedPermits, Move, NoPermitKind, PermitAsk, PermitPool, PermitRecord, PermitReply, QueuePlace, Seat,
+    Wakers,
 };
 
 /// Keys with permits in use, in parts that are locked separately. A key's part is chosen by a seeded hash.

@@ -37,6 +37,7 @@ pub enum LimitAlgorithm {
     /// - When both the mean and the fastest tenth are too long, it falls to `limit * 120 % * unloaded / latency + sqrt(limit)`, by three
     ///   quarters at most at a time. If latency does not follow the number, the service takes longer than it did: that becomes the unloaded
     ///   latency, and the number comes back.
+    /// - If latency is too long because demand has doubled the number, it falls to half or less at once.
     /// - Each ten seconds of overload in which requests are refused, three fifths of the number show for a moment whether the unloaded
     ///   latency is shorter.
     /// - It shrinks by a tenth in windows in which more than one answer in twenty [speaks of overload](super::Outcome::Overload), down to a

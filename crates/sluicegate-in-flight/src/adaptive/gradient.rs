@@ -101,14 +101,18 @@ impl Gradient {
         let last = std::mem::replace(&mut self.last, limit);
         if let Some(trial) = self.trial.take() {
             if let Some(number) = self.go_on(trial, limit, latency, window) {
+                // A trial is no demand.
+                self.last = number;
                 return number;
             }
             *fine = limit.min(trial.before);
         } else if last != limit && self.may_double(limit, *fine, window) {
             return limit;
         } else if is_over && last * 4 < limit * 3 {
-            // Demand has doubled it, which was as good as a trial.
+            // Demand has doubled it, which was as good as a trial of a higher number: back to the number that was fine.
             *fine = limit / 2;
+            self.strained_us = Some(window.end_us);
+            return target(limit, self.slower(window)).clamp(limit / 4, limit / 2);
         } else if is_settled(if is_over { self.raised_us } else { self.lowered_us }, window) {
             *if is_over { &mut self.raised_us } else { &mut self.lowered_us } = Some(window.end_us);
             self.trial = Some(Trial {
