@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn no_count_is_lost_while_threads_begin_routes_and_those_without_room_count_together() {
         let routes = Routes::default();
-        let names: Vec<_> = (0..MOST + 9).map(|route| format!("/{route}")).collect();
+        let names: Vec<_> = (0..MOST_ROUTES + 9).map(|route| format!("/{route}")).collect();
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
