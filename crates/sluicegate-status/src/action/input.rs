@@ -163,52 +163,18 @@ impl Face {
     }
 }
 
-/// The reason why nothing could be read. It contains nothing of the input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unreadable {
-    /// The body is longer than any form.
-    TooLong,
-    /// The body is not of its type, has an unknown field, or was cut off on its way.
-    Broken,
-}
-
-impl From<Unreadable> for ActionFault {
-    fn from(unreadable: Unreadable) -> Self {
-        let status = match unreadable {
-            Unreadable::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-            Unreadable::Broken => StatusCode::BAD_REQUEST,
-        };
-        Self::new(status, unreadable.to_string())
-    }
-}
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooLong => write!(f, "the body is longer than {LONGEST} bytes"),
-            Self::Broken => f.write_str(
-                "the body cannot be read: send the page's own form, or JSON such as {\"policy\": \"login\", \"key\": \"ada\"}",
-            ),
-        }
-    }
-}
-
 impl Input {
     /// Reads a whole body.
     ///
     /// # Errors
     /// [`ActionFault`] when it is too long or cannot be read.
     pub(crate) async fn read<B: Body>(face: Face, body: B) -> Result<Self, ActionFault> {
-        Ok(Self::read_as(face, body).await?)
-    }
-
-    async fn read_as<B: Body>(face: Face, body: B) -> Result<Self, Unreadable> {
         let bytes = collect(body).await?;
         let value = match face {
-            Face::Json => serde_json::from_slice(&bytes).map_err(|_| Unreadable::Broken)?,
-            Face::Page => form(&bytes).ok_or(Unreadable::Broken)?,
+            Face::Json => serde_json::from_slice(&bytes).ok(),
+            Face::Page => form(&bytes),
         };
-        serde_json::from_value(value).map_err(|_| Unreadable::Broken)
+        value.and_then(|value| serde_json::from_value(value).ok()).ok_or_else(unreadable)
     }
 
     /// The part of the input that names a key.
@@ -235,14 +201,15 @@ impl Input {
     }
 }
 
-async fn collect<B: Body>(body: B) -> Result<Vec<u8>, Unreadable> {
+async fn collect<B: Body>(body: B) -> Result<Vec<u8>, ActionFault> {
     let mut body = pin!(body);
     let mut all = Vec::new();
     loop {
         let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await else { return Ok(all) };
-        let Ok(mut data) = frame.map_err(|_| Unreadable::Broken)?.into_data() else { continue };
+        let Ok(mut data) = frame.map_err(|_| unreadable())?.into_data() else { continue };
         if all.len() + data.remaining() > LONGEST {
-            return Err(Unreadable::TooLong);
+            let problem = format!("the body is longer than {LONGEST} bytes");
+            return Err(ActionFault::new(StatusCode::PAYLOAD_TOO_LARGE, problem));
         }
         while data.has_remaining() {
             let chunk = data.chunk();
@@ -251,6 +218,13 @@ async fn collect<B: Body>(body: B) -> Result<Vec<u8>, Unreadable> {
             data.advance(length);
         }
     }
+}
+
+/// Reports a body that is not of its type, has an unknown field, or was cut off on its way. Nothing of it is shown again.
+fn unreadable() -> ActionFault {
+    ActionFault::bad(
+        "the body cannot be read: send the page's own form, or JSON such as {\"policy\": \"login\", \"key\": \"ada\"}",
+    )
 }
 
 /// Reads a form as an object: `request.peer=..` is `{"request": {"peer": ..}}`.
@@ -336,8 +310,8 @@ impl fmt::Display for ActionFault {
 mod tests {
     use super::*;
 
-    async fn read(face: Face, body: &str) -> Result<Input, Unreadable> {
-        Input::read_as(face, body.to_owned()).await
+    async fn read(face: Face, body: &str) -> Result<Input, ActionFault> {
+        Input::read(face, body.to_owned()).await
     }
 
     #[tokio::test]
@@ -372,10 +346,11 @@ mod tests {
             (Face::Page, "key=a&key.b=c"),
         ] {
             let error = read(face, body).await.err().unwrap();
-            assert_eq!(error, Unreadable::Broken, "{body}");
+            assert_eq!(error.status, StatusCode::BAD_REQUEST, "{body}");
             assert!(!error.to_string().contains("sk_live"));
         }
         let long = format!("key={}", "x".repeat(LONGEST));
-        assert_eq!(read(Face::Page, &long).await.err(), Some(Unreadable::TooLong));
+        let error = read(Face::Page, &long).await.err().unwrap();
+        assert_eq!(error.status, StatusCode::PAYLOAD_TOO_LARGE);
     }
 }

@@ -25,8 +25,6 @@ use crate::page;
 use crate::page::Scope;
 use crate::secret::Secret;
 
-// Does the action that a verb names: [`act`].
-
 /// The result of an action.
 pub(crate) enum Done {
     LookedUp(LookedUp),
@@ -46,24 +44,17 @@ pub(crate) async fn act(
     operator: &str,
     input: &Input,
 ) -> Result<Done, ActionFault> {
-    let verb = input.verb.as_deref().and_then(OperatorAction::read);
-    match verb.ok_or_else(|| ActionFault::new(StatusCode::NOT_FOUND, "there is no such action"))? {
-        OperatorAction::LookUp => look_up(scope, secret, input).await.map(Done::LookedUp),
-        OperatorAction::Key(action) => {
-            let found = act_on_key(scope, secret, (action, operator), input).await?;
-            Ok(Done::Acted(action.to_string(), found))
-        }
-        OperatorAction::Give => {
-            let (done, found) = give(scope, secret, operator, input).await?;
-            Ok(Done::Acted(done, found))
-        }
-        OperatorAction::Change => change(scope, operator, input).await.map(Done::Changed),
-        OperatorAction::Withdraw => withdraw(scope, operator, input).await.map(Done::Changed),
-        OperatorAction::AllToShadow => all_to_shadow(scope, operator, input).await.map(Done::Changed),
-        OperatorAction::ChangeRoom => {
-            let changed = change_room(scope, operator, input).await?;
-            Ok(Done::RoomChanged(Box::new(changed)))
-        }
+    match input.verb.as_deref().unwrap_or_default() {
+        "look-up" => look_up(scope, secret, input).await.map(Done::LookedUp),
+        "reset" => act_on_key(scope, secret, operator, KeyAction::Reset, input).await,
+        "suspend" => act_on_key(scope, secret, operator, KeyAction::Suspend, input).await,
+        "release" => act_on_key(scope, secret, operator, KeyAction::Release, input).await,
+        "give" => give(scope, secret, operator, input).await,
+        "change" => change(scope, operator, input).await.map(Done::Changed),
+        "withdraw" => withdraw(scope, operator, input).await.map(Done::Changed),
+        "all-to-shadow" => all_to_shadow(scope, operator, input).await.map(Done::Changed),
+        "change-room" => change_room(scope, operator, input).await.map(Done::RoomChanged),
+        _ => Err(ActionFault::new(StatusCode::NOT_FOUND, "there is no such action")),
     }
 }
 
@@ -74,37 +65,6 @@ pub(crate) async fn look_up(scope: &Scope, secret: &Secret, input: &Input) -> Re
             Ok(by_key(scope, secret, &limiter, &key).await?.doubted(doubt))
         }
         LookupTarget::Request(explained) => Ok(by_request(scope, secret, *explained).await),
-    }
-}
-
-/// The action that an operator asks for.
-#[derive(Clone, Copy)]
-enum OperatorAction {
-    LookUp,
-    Key(KeyAction),
-    /// Gives quotas to a key.
-    Give,
-    Change,
-    Withdraw,
-    AllToShadow,
-    ChangeRoom,
-}
-
-impl OperatorAction {
-    /// Reads the word as forms and paths write it.
-    fn read(word: &str) -> Option<Self> {
-        Some(match word {
-            "look-up" => Self::LookUp,
-            "reset" => Self::Key(KeyAction::Reset),
-            "suspend" => Self::Key(KeyAction::Suspend),
-            "release" => Self::Key(KeyAction::Release),
-            "give" => Self::Give,
-            "change" => Self::Change,
-            "withdraw" => Self::Withdraw,
-            "all-to-shadow" => Self::AllToShadow,
-            "change-room" => Self::ChangeRoom,
-            _ => return None,
-        })
     }
 }
 
@@ -135,8 +95,8 @@ impl LookupTarget {
         match (&input.policy, &input.key) {
             (Some(policy), Some(key)) => {
                 let limiter = limiter(scope, policy)?;
-                let read_as = (input.key_as, input.issuer.as_deref());
-                let Written { key, doubt } = written((policy, &scope.key_forms(policy)), key, read_as)?;
+                let forms = scope.key_forms(policy);
+                let Written { key, doubt } = written(policy, &forms, key, input)?;
                 Ok(Self::Key(limiter, key, doubt))
             }
             _ => Err(ActionFault::bad("no key is named: give a policy and its key, or a request")),
@@ -192,13 +152,14 @@ enum KeyAction {
     Release,
 }
 
-/// Does the action, and returns the status of the key after it.
+/// Does the action.
 async fn act_on_key(
     scope: &Scope,
     secret: &Secret,
-    (action, operator): (KeyAction, &str),
+    operator: &str,
+    action: KeyAction,
     input: &Input,
-) -> Result<LookedUp, ActionFault> {
+) -> Result<Done, ActionFault> {
     let (limiter, key) = one(LookupTarget::of(scope, secret, input).await?, input.policy.as_deref(), scope)?;
     let policy = limiter.policy();
     let done = match action {
@@ -215,7 +176,7 @@ async fn act_on_key(
     };
     // The page shows how the key stands now, with all its limits.
     drop(done);
-    Ok(by_key(scope, secret, &limiter, &key).await?)
+    Ok(Done::Acted(action.to_string(), by_key(scope, secret, &limiter, &key).await?))
 }
 
 /// The key of the named policy, among those that a request would meet.
@@ -253,13 +214,8 @@ impl fmt::Display for KeyAction {
 //
 // It is an override for only that key, with a version of its own, and is withdrawn like an override of a policy.
 
-/// Puts the override: for an hour unless a time is given. Returns a sentence about it, and the status of the key under it.
-async fn give(
-    scope: &Scope,
-    secret: &Secret,
-    operator: &str,
-    input: &Input,
-) -> Result<(String, LookedUp), ActionFault> {
+/// Puts the override: for an hour unless a time is given.
+async fn give(scope: &Scope, secret: &Secret, operator: &str, input: &Input) -> Result<Done, ActionFault> {
     let target = LookupTarget::of(scope, secret, input).await?;
     let (limiter, key) = one(target, input.policy.as_deref(), scope)?;
     let policy = limiter.policy().name().to_owned();
@@ -275,7 +231,8 @@ async fn give(
         wanted = wanted.replacing(version);
     }
     let put = overrides.put(wanted).await?;
-    Ok((format!("{put}, {}", whose(overrides)), by_key(scope, secret, &limiter, &key).await?))
+    let done = format!("{put}, {}", whose(overrides));
+    Ok(Done::Acted(done, by_key(scope, secret, &limiter, &key).await?))
 }
 
 // A key named by its text: [`written`].
@@ -292,15 +249,17 @@ struct Written {
 
 /// The key of a policy whose limits find keys of these forms.
 fn written(
-    (policy, forms): (&str, &[KeyForm]),
+    policy: &str,
+    forms: &[KeyForm],
     text: &str,
-    (read_as, issuer): (KeyAs, Option<&str>),
+    Input { key_as, issuer, .. }: &Input,
 ) -> Result<Written, ActionFault> {
-    let of =
-        |word: &str| forms.iter().filter(|form| form.word() == word).find_map(|form| form.key(text, issuer));
+    let of = |word: &str| {
+        forms.iter().filter(|form| form.word() == word).find_map(|form| form.key(text, issuer.as_deref()))
+    };
     let plain = || of("text").unwrap_or_else(|| Key::from(text));
     let is_number = || text.parse::<i128>();
-    let key = match read_as {
+    let key = match key_as {
         KeyAs::Any if !forms.is_empty() && forms.iter().all(|form| form.word() == "all") => of("all"),
         KeyAs::Any => of("address").or_else(|| {
             let is_plain = |form: &KeyForm| !matches!(form.word(), "secret" | "subject" | "several");
@@ -314,7 +273,7 @@ fn written(
         KeyAs::Secret => of("secret"),
         KeyAs::Subject => of("subject"),
     };
-    let doubt = match read_as {
+    let doubt = match key_as {
         _ if forms.is_empty() => {
             Some("if its keys are written so: no limits that the page was given by limits(..) ask the policy")
         }
@@ -376,7 +335,12 @@ pub(super) async fn change(scope: &Scope, operator: &str, input: &Input) -> Resu
     };
     wanted = as_written(wanted, input)?;
     if let Some(version) = input.version()? {
-        wanted = as_it_is(wanted.replacing(version), input, overrides, (policy, version)).await?;
+        let standing = overrides.read().await?;
+        let replaced = standing.iter().find(|over| over.policy() == policy && over.version() == version);
+        wanted = wanted.replacing(version);
+        if let Some(replaced) = replaced {
+            wanted = as_it_is(wanted, input, replaced);
+        }
     }
     let put = overrides.put(wanted).await?;
     let notice = format!("{put}, {}", whose(overrides));
@@ -436,26 +400,17 @@ fn as_written(mut wanted: OverrideBuilder, input: &Input) -> Result<OverrideBuil
 }
 
 /// Adds the quotas or the mode of the override that it replaces, if the operator has left them unchanged.
-async fn as_it_is(
-    mut wanted: OverrideBuilder,
-    input: &Input,
-    overrides: &Overrides,
-    (policy, version): (&str, u64),
-) -> Result<OverrideBuilder, ActionFault> {
-    let standing = overrides.read().await?;
-    let over = standing.iter().find(|over| over.policy() == policy && over.version() == version);
-    if let Some(over) = over {
-        if input.quota.is_none() {
-            wanted = over.quotas().iter().copied().fold(wanted, OverrideBuilder::quota);
-        }
-        if input.keys.is_none() && over.is_for_new_keys() {
-            wanted = wanted.new_keys();
-        }
-        if let (None, Some(mode)) = (&input.mode, over.mode()) {
-            wanted = wanted.mode(mode);
-        }
+fn as_it_is(mut wanted: OverrideBuilder, input: &Input, replaced: &Override) -> OverrideBuilder {
+    if input.quota.is_none() {
+        wanted = replaced.quotas().iter().copied().fold(wanted, OverrideBuilder::quota);
     }
-    Ok(wanted)
+    if input.keys.is_none() && replaced.is_for_new_keys() {
+        wanted = wanted.new_keys();
+    }
+    match (&input.mode, replaced.mode()) {
+        (None, Some(mode)) => wanted.mode(mode),
+        _ => wanted,
+    }
 }
 
 /// Adds the quotas of the override that it replaces.
@@ -518,7 +473,7 @@ impl From<OverrideError> for ActionFault {
 // reverted to another rate by itself would let visitors in unsupervised.
 
 /// Sets the rate or the mode of a room, or both. Opening it to all has to be confirmed.
-async fn change_room(scope: &Scope, operator: &str, input: &Input) -> Result<RoomChanged, ActionFault> {
+async fn change_room(scope: &Scope, operator: &str, input: &Input) -> Result<Box<RoomChanged>, ActionFault> {
     let name = input.room.as_deref().ok_or_else(|| ActionFault::bad("no waiting room is named"))?;
     let room = scope
         .room(name)
@@ -542,5 +497,5 @@ async fn change_room(scope: &Scope, operator: &str, input: &Input) -> Result<Roo
     let after = room.numbers();
     let (from, to) = (seen(&before), seen(&after));
     tracing::info!(target: "sluicegate::audit", by = operator, room = name, from, to, "the waiting room is changed");
-    Ok(RoomChanged { room: name.to_owned(), before, after })
+    Ok(Box::new(RoomChanged { room: name.to_owned(), before, after }))
 }
