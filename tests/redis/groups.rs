@@ -11,7 +11,7 @@ use sluicegate_tests::servers::deployments::{Cluster, Sentinels};
 use crate::support::connected;
 
 async fn limiter(url: &str) -> RateLimiter {
-    let store = connected(RedisStore::builder().deadline(Duration::from_millis(100)), url).await;
+    let store = connected(RedisStore::builder().deadline(Duration::from_secs(1)), url).await;
     Policy::gcra("login", "1000000/day").on(&store).unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! Overrides of operators, on several instances of a service, each with a runtime of its own.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::Commands as _;
 use sluicegate_core::clock::ManualClock;
@@ -91,11 +91,14 @@ fn an_override_reaches_four_instances_within_five_seconds_and_is_gone_after_its_
     let (server, clock) = (Server::start(), on_the_hour());
     let instances = four(&server.url(), Some(&clock));
     assert!(instances[0].overrides().are_shared());
-    let (begun, standing) = (Instant::now(), instances[0].put(nine()));
+    let standing = instances[0].put(nine());
     assert_eq!(instances[0].decides_by(), 9, "where it was put, it holds at once");
-    all_have(&instances, &[9]);
-    // A second for a busy machine.
-    assert!(begun.elapsed() < Duration::from_secs(6), "{:?}", begun.elapsed());
+    // Fifty rests are five seconds, and longer where the machine has no time for those that read it either.
+    let reached = (0..50).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        instances.iter().all(|instance| instance.limit() == 9)
+    });
+    assert!(reached, "an instance does without it");
     for instance in &instances {
         assert_eq!((instance.decides_by(), instance.overrides().list()), (9, vec![standing.clone()]));
     }

@@ -50,7 +50,7 @@ async fn a_server_that_has_lost_the_script_is_sent_its_text_and_runs_it_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn errors_of_a_script_are_those_of_a_decision_and_harm_no_decision() {
     let server = Server::start();
-    let store = connected(patient("own").deadline(Duration::from_millis(300)), &server.url()).await;
+    let store = connected(patient("own").deadline(Duration::from_secs(2)), &server.url()).await;
     let limiter = Policy::gcra("login", "1000/s").on(&store).unwrap();
     let slot = store.slot("counts", "ada").unwrap();
     let run = async |text: &'static str| slot.run(&Script::new(text), &["sum"], &[]).await;

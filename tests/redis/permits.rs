@@ -26,10 +26,10 @@ use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::support::{connected, patient};
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 fn jobs(permits: u64) -> InFlightBuilder {
-    InFlight::builder("jobs", permits).lease(Duration::from_secs(2)).on_outage(OnOutage::Deny)
+    InFlight::builder("jobs", permits).lease(Duration::from_secs(5)).on_outage(OnOutage::Deny)
 }
 
 /// An instance of its own.
@@ -111,7 +111,7 @@ async fn the_pages_of_two_instances_say_what_is_out_here_and_on_both_and_when_th
     {
         assert_eq!(document[field], value, "{field}: {document}");
     }
-    assert_eq!((&document["store"], &document["lease_seconds"]), (&json!("ok"), &json!(2)), "{document}");
+    assert_eq!((&document["store"], &document["lease_seconds"]), (&json!("ok"), &json!(5)), "{document}");
     assert!(document["answered_seconds"].as_u64().is_some_and(|ago| ago < 20), "{document}");
     assert!(
         page.contains("3 of 8 on 2 instances") && page.contains("Requests at once on all instances"),
@@ -246,7 +246,7 @@ async fn what_is_not_ours_under_the_name_of_a_key_counts_as_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn in_an_outage_each_instance_does_as_the_limit_says_and_permits_are_lost_after_their_lease() {
     let mut server = Server::start();
-    let store = connected(RedisStore::builder(), &server.url()).await;
+    let store = connected(RedisStore::builder().deadline(Duration::from_secs(2)), &server.url()).await;
     let resilient = Resilient::new(&store);
     let of = |on_outage| jobs(4).on_outage(on_outage).replicas(2).on(&resilient).unwrap();
     let [deny, local, allow] = [OnOutage::Deny, OnOutage::Local, OnOutage::Allow].map(of);
@@ -309,7 +309,9 @@ rules: [{ name: all, limit: free, key: everybody, in_flight: calls }]
 async fn a_body_holds_its_permit_for_all_instances_and_a_handler_sees_it() {
     let mut server = Server::start();
     let layer = async || {
-        let jobs = jobs(1).on(&connected(RedisStore::builder(), &server.url()).await).unwrap();
+        let jobs = jobs(1)
+            .on(&connected(RedisStore::builder().deadline(Duration::from_secs(2)), &server.url()).await)
+            .unwrap();
         InFlightLayer::new(InFlightLimit::new(jobs).key(HeaderKey::new("x-tenant").unwrap()))
     };
     let (one, other) = (layer().await, layer().await);

@@ -97,8 +97,13 @@ impl ConnectionLike for Altered {
     }
 }
 
-/// Whether a store is up by such a connection.
-async fn is_up(server: &Server, reply: fn(Value) -> Value, after: Option<&'static str>) -> bool {
+/// Whether a store is up by such a connection within this many milliseconds.
+async fn is_up(
+    server: &Server,
+    reply: fn(Value) -> Value,
+    after: Option<&'static str>,
+    within_ms: u64,
+) -> bool {
     let client = redis::Client::open(server.url()).unwrap();
     let store = RedisStore::builder().connect_with(move || {
         let client = client.clone();
@@ -107,7 +112,7 @@ async fn is_up(server: &Server, reply: fn(Value) -> Value, after: Option<&'stati
             Ok(Altered { connection, reply, after })
         }
     });
-    store.unwrap().connected(Duration::from_millis(300)).await.is_ok()
+    store.unwrap().connected(Duration::from_millis(within_ms)).await.is_ok()
 }
 
 /// Once any reply but an error was good enough: such a server was up, and no decision could be read.
@@ -121,16 +126,16 @@ async fn a_server_that_says_something_else_is_not_up() {
         |_| Value::BulkString(b"0123456789abcdef".to_vec()),
     ];
     for other in others {
-        assert!(!is_up(&server, other, None).await, "{:?}", other(Value::Nil));
+        assert!(!is_up(&server, other, None, 300).await, "{:?}", other(Value::Nil));
     }
-    assert!(is_up(&server, |reply| reply, None).await, "it is what it says that is wrong");
+    assert!(is_up(&server, |reply| reply, None, 20_000).await, "it is what it says that is wrong");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_forgets_what_the_script_writes_is_not_up() {
     let server = Server::start();
-    assert!(!is_up(&server, |reply| reply, Some("FLUSHALL")).await);
-    assert!(is_up(&server, |reply| reply, Some("PING")).await, "it is the forgetting that is wrong");
+    assert!(!is_up(&server, |reply| reply, Some("FLUSHALL"), 300).await);
+    assert!(is_up(&server, |reply| reply, Some("PING"), 20_000).await, "it is the forgetting that is wrong");
 }
 
 #[tokio::test(flavor = "multi_thread")]

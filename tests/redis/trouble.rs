@@ -15,7 +15,7 @@ use sluicegate_tests::servers::Server;
 use crate::support;
 
 fn settings() -> RedisStoreBuilder {
-    RedisStore::builder().deadline(Duration::from_millis(500))
+    RedisStore::builder().deadline(Duration::from_secs(1))
 }
 
 fn store(url: &str) -> RedisStore {
@@ -132,11 +132,11 @@ async fn a_hanging_server_costs_the_deadline_and_then_nothing() {
     let asked = Instant::now();
     let error = limiter.charge("ada", 1).await.expect_err("the server hangs");
     assert_eq!(error.kind(), StoreErrorKind::Timeout);
-    assert!(asked.elapsed() < Duration::from_secs(5), "{:?}", asked.elapsed());
+    assert!(asked.elapsed() < Duration::from_secs(20), "{:?}", asked.elapsed());
     // Some timeouts later the connection is given up; from then on nobody waits for it.
     while store.is_connected() {
         let error = limiter.charge("ada", 1).await.expect_err("the server hangs");
-        assert!(asked.elapsed() < Duration::from_secs(20), "{error:?}");
+        assert!(asked.elapsed() < Duration::from_secs(60), "{error:?}");
     }
     assert_eq!(at_once(limiter.charge("ada", 1)), Some(StoreErrorKind::Unavailable));
     server.signal("CONT");
