@@ -165,3 +165,29 @@ async fn forged_receipts_and_replayed_settles_give_nothing_back() {
     let (_, look) = post("/v1/peek", json!({ "policy": "mail", "key": "ada" })).await;
     assert_eq!(look["limits"][0]["remaining"], 9, "one unit is spent, and seven came back once");
 }
+
+/// Each such reload once kept a table for good.
+#[tokio::test]
+async fn reloads_that_alternate_a_quota_take_a_bounded_memory() {
+    let rules = |quota: &str| format!("version: 1\npolicies: {{ p: {{ quota: {quota} }} }}\nrules: []\n");
+    let serving = Sluicegate::serve(&rules("100/d"), &[]);
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let ask = async |path: &str, call: Value| -> Value {
+        let answer = client.post(format!("http://{}/v1/{path}", serving.http)).json(&call).send();
+        answer.await.unwrap().json().await.unwrap()
+    };
+    let checks: Vec<_> = (0..500).map(|key| json!({ "policy": "p", "key": format!("k{key}") })).collect();
+    let mut taken = Vec::new();
+    for _ in 0..2 {
+        for number in 0..40 {
+            let limit = 100 + number % 2;
+            serving.change(&rules(&format!("{limit}/d")));
+            while ask("peek", json!({ "policy": "p", "key": "look" })).await["limits"][0]["capacity"] != limit
+            {
+            }
+            ask("check", json!({ "batch": checks })).await;
+        }
+        taken.push(serving.rss_kib());
+    }
+    assert!(taken[0] < 160 * 1_024 && taken[1] < taken[0] + 32 * 1_024, "{taken:?} KiB");
+}

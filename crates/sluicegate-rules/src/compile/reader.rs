@@ -333,7 +333,7 @@ impl<'a> RuleReader<'a> {
         key: &Arc<dyn KeyExtractor>,
         problems: &mut Problems<'_>,
     ) -> usize {
-        let room = FileRoom::of(terms, &given.name, asks, key);
+        let room = FileRoom::of(terms, &given.name, &asks.keys, asks.on_missing_key, key);
         let known = self.rooms.iter().position(|known| known.terms.name == room.terms.name);
         let known = known.unwrap_or_else(|| {
             self.rooms.push(room.clone());

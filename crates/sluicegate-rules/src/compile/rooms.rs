@@ -14,7 +14,6 @@ use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::OnMissingKey;
 use sluicegate_tower::room::RoomTerms;
 
-use super::rule::RuleAsks;
 use super::value::{is_unknown, number, read, refuse};
 use crate::at::{At, Position};
 use crate::error::Problems;
@@ -105,15 +104,15 @@ impl FileRoom {
     pub(super) fn of(
         given: &FileRoomTerms,
         rule: &At<String>,
-        asks: &RuleAsks,
+        words: &[String],
+        on_missing_key: Option<OnMissingKey>,
         key: &Arc<dyn KeyExtractor>,
     ) -> Self {
         let FileRoomTerms { mut terms, places_per_client } = given.clone();
         let RoomTerms { opens_at, most_active, pass_lasts, longest_line, .. } = terms;
-        let places = places_per_client.map(|places| (places, asks.keys.clone(), asks.on_missing_key));
+        let places = places_per_client.map(|places| (places, words.to_vec(), on_missing_key));
         let options = RoomOptions { opens_at, most_active, pass_lasts, longest_line, places };
-        terms.places_per_client =
-            places_per_client.map(|places| (places, Arc::clone(key), asks.on_missing_key));
+        terms.places_per_client = places_per_client.map(|places| (places, Arc::clone(key), on_missing_key));
         Self { terms, options, rule: rule.value.clone(), place: rule.place }
     }
 }
