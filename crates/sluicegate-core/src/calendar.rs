@@ -181,11 +181,7 @@ impl fmt::Display for CalendarPeriod {
     }
 }
 
-impl fmt::Debug for CalendarPeriod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CalendarPeriod").field(&self.0.name).finish()
-    }
-}
+crate::debug_as!(CalendarPeriod, period => period.0.name);
 
 impl PartialEq for CalendarPeriod {
     fn eq(&self, other: &Self) -> bool {

@@ -34,7 +34,6 @@
 //! cannot know whether the counters of all cores agree. If they do not, time runs backwards when a thread moves to another core, and
 //! valid traffic is refused. On machines with counters that are known to agree, use a clock of a few lines around the crate `quanta`.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -161,11 +160,7 @@ impl Clock for ManualClock {
     }
 }
 
-impl fmt::Debug for ManualClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ManualClock").field(&Duration::from_micros(self.now_us())).finish()
-    }
-}
+crate::debug_as!(ManualClock, clock => Duration::from_micros(clock.now_us()));
 
 /// The time of tokio's timer, for tests: it stands at zero when the clock is made. With `start_paused = true` a sleep, a wait for a turn
 /// and `tokio::time::advance` move the store and the timer together. Where tokio's time is not paused, it goes on by itself.

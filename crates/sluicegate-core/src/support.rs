@@ -52,6 +52,20 @@ impl Seldom {
     }
 }
 
+/// Shows a handle by its name and one value of it: `debug_as!(Keys, keys => keys.len());`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! debug_as {
+    ($handle:ident, $this:ident => $value:expr) => {
+        impl ::std::fmt::Debug for $handle {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let $this = self;
+                f.debug_tuple(stringify!($handle)).field(&$value).finish()
+            }
+        }
+    };
+}
+
 /// A random number from the system's source, which seeds hashers.
 pub fn random() -> u64 {
     // Each new state has other keys.

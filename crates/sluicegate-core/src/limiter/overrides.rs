@@ -314,11 +314,7 @@ fn exchange(store: &Arc<dyn Store>, write: Option<(&Board, &[u8])>, now_us: u64)
     shared.exchange(write.map(|(board, over)| written(board, &bytes, over, now_us)))
 }
 
-impl fmt::Debug for Overrides {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Overrides").field(&self.list()).finish()
-    }
-}
+crate::debug_as!(Overrides, overrides => overrides.list());
 
 /// An override that was not put or withdrawn. Nothing has changed, unless the [kind](Self::kind) says that the effect is unknown.
 #[derive(Debug)]

@@ -292,8 +292,4 @@ impl MemoryStoreBuilder {
     }
 }
 
-impl fmt::Debug for MemoryStoreBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("MemoryStoreBuilder").field(&self.settings).finish()
-    }
-}
+crate::debug_as!(MemoryStoreBuilder, builder => builder.settings);

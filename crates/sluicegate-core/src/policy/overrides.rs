@@ -381,11 +381,7 @@ impl Hash for Quotas {
     }
 }
 
-impl fmt::Debug for Quotas {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Quotas").field(&self.0.each).finish()
-    }
-}
+crate::debug_as!(Quotas, quotas => quotas.0.each);
 
 impl From<Quota> for Quotas {
     fn from(quota: Quota) -> Self {

@@ -365,11 +365,7 @@ impl Listeners {
     }
 }
 
-impl fmt::Debug for Listeners {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Listeners").field(&self.all.load().as_ref().map_or(0, |all| all.len())).finish()
-    }
-}
+crate::debug_as!(Listeners, listeners => listeners.all.load().as_ref().map_or(0, |all| all.len()));
 
 /// Unusual requests of a policy, as a store that [observes](super::Event::Alarm) them has detected.
 ///

@@ -288,23 +288,11 @@ impl WeakPolicy {
     }
 }
 
-impl fmt::Debug for WeakPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("WeakPolicy").field(&self.policy[0].name()).finish()
-    }
-}
+crate::debug_as!(WeakPolicy, weak => weak.policy[0].name());
 
-impl fmt::Debug for OwnQuotas {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OwnQuotas").field(self.policy()).finish()
-    }
-}
+crate::debug_as!(OwnQuotas, quotas => quotas.policy());
 
-impl fmt::Debug for PreparedPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PreparedPolicy").field(&self.policy().name()).finish()
-    }
-}
+crate::debug_as!(PreparedPolicy, prepared => prepared.policy().name());
 
 /// The memory in which the handles of one store decide alone. There is one, so that the policies of a request are decided together.
 #[derive(Default)]
@@ -351,11 +339,7 @@ impl Memory {
     }
 }
 
-impl fmt::Debug for Alone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Alone").field(&self.policy.name()).finish()
-    }
-}
+crate::debug_as!(Alone, alone => alone.policy.name());
 
 /// The policies that are open on a store, by name, each with what the store prepared for it.
 ///
