@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sluicegate_core::Quota;
@@ -16,8 +16,6 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
 use crate::offenders::{Offender, Offenders, ShownKey};
-use crate::store::ObservedStore;
-use crate::unusual;
 
 /// Values made of the events of a store, in their order; see [`Observed::events`](crate::Observed::events).
 pub struct Events<T> {
@@ -368,8 +366,8 @@ pub(super) struct EventReaders {
     pub(super) past: Arc<RecentEvents>,
     pub(super) listeners: Listeners,
     expected: Mutex<Option<Expected>>,
-    /// The store whose policies alarms may tighten.
-    store: OnceLock<Weak<ObservedStore>>,
+    /// Acts on each alarm.
+    follower: OnceLock<Box<dyn Fn(&Alarm) + Send + Sync>>,
 }
 
 /// The reason why alarms are expected, and until when.
@@ -380,7 +378,7 @@ struct Expected {
 
 impl EventReaders {
     pub(super) fn new(past: Arc<RecentEvents>) -> Self {
-        Self { past, listeners: Listeners::default(), expected: Mutex::default(), store: OnceLock::new() }
+        Self { past, listeners: Listeners::default(), expected: Mutex::default(), follower: OnceLock::new() }
     }
 
     pub(super) fn expect(&self, why: String, until: SystemTime) {
@@ -395,10 +393,9 @@ impl EventReaders {
         expected.as_ref().filter(|expected| now_us < expected.until_us).map(|expected| expected.why.clone())
     }
 
-    /// From now on alarms tighten the policies of this store that are configured for it.
-    pub(super) fn tighten(&self, store: &Arc<ObservedStore>) {
-        // Weak, because the store keeps this.
-        _ = self.store.set(Arc::downgrade(store));
+    /// From now on each alarm is also reported to this function.
+    pub(super) fn follow(&self, follower: impl Fn(&Alarm) + Send + Sync + 'static) {
+        _ = self.follower.set(Box::new(follower));
     }
 
     /// Reports an alarm to listeners and logs it.
@@ -410,8 +407,8 @@ impl EventReaders {
             tracing::warn!(policy, cause, "{alarm}");
         }
         self.event(&Event::Alarm(alarm));
-        if let Some(store) = self.store.get().and_then(Weak::upgrade) {
-            unusual::follow(&store, alarm);
+        if let Some(follow) = self.follower.get() {
+            follow(alarm);
         }
     }
 }

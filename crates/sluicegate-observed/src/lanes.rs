@@ -4,7 +4,7 @@ use std::array;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use metrics::{Histogram, Key};
@@ -276,6 +276,20 @@ fn bucket(lasted: Duration) -> usize {
 fn end(bucket: usize) -> Duration {
     let (power, eighth) = (bucket / EACH, bucket % EACH);
     Duration::from_nanos((EACH as u64 + eighth as u64 + 1) << power)
+}
+
+/// The duration of an answer, and the number of answers that it stands for.
+#[derive(Clone, Copy)]
+pub(super) struct Took {
+    pub(super) lasted: Duration,
+    pub(super) weight: usize,
+}
+
+impl Took {
+    /// The duration of an answer that has just come.
+    pub(super) fn since(begun: Instant, weight: usize) -> Self {
+        Self { lasted: begun.elapsed(), weight }
+    }
 }
 
 // Durations that are exported at once: [`Timing`].

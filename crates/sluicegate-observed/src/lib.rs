@@ -32,6 +32,7 @@ mod rates;
 mod snapshot;
 mod state;
 mod store;
+mod tighten;
 mod unusual;
 
 pub use self::budgets::KeyBudget;

@@ -23,7 +23,7 @@ use crate::metrics::{
 use crate::snapshot::{Snapshot, StoreSnapshot};
 use crate::state::ObservedState;
 use crate::store::ObservedStore;
-use crate::unusual::Tighteners;
+use crate::tighten::{Tighteners, follow};
 
 /// Counts all decisions of a store. Clones are handles to the same counts.
 ///
@@ -56,9 +56,14 @@ impl Observed {
             within: Within::new(store),
             state: Arc::new(ObservedState::new(name, clock, past)),
             gauges: Mutex::default(),
-            tighteners: Tighteners::default(),
         });
-        store.state.events.tighten(&store);
+        // Weak, because the store keeps this.
+        let (weak, tighteners) = (Arc::downgrade(&store), Arc::new(Tighteners::default()));
+        store.state.events.follow(move |alarm| {
+            if let Some(store) = weak.upgrade() {
+                follow(&store, &tighteners, alarm);
+            }
+        });
         InFlight::observe_all(&store.state.as_listener());
         let state = Arc::clone(&store.state);
         store.limiters().know_keys(move |policy| state.meters.get(policy.counted_as())?.known_keys());

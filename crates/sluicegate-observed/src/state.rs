@@ -23,14 +23,13 @@ use sluicegate_in_flight::{Class, InFlight};
 
 use crate::counts::Counted;
 use crate::events::{EventReaders, RecentEvents};
-use crate::lanes::{Durations, Lanes, Timing};
+use crate::lanes::{Durations, Lanes, Timing, Took};
 use crate::meter::{Meters, WatchedKeys};
 use crate::metrics::{
     BREAKER_OPENED, DISAGREEMENTS, EVENTS_DROPPED, ExportedTotals, FALLBACK_SECONDS, FORWARDED_FAULTS, Name,
     PERMITS_LOST, ROUTE_DURATION, ROUTE_REQUESTS, SHED, STORE_ERRORS, TABLE_EVICTIONS, UNDECIDED, series,
 };
 use crate::snapshot::{StoreErrors, StoreState};
-use crate::store::Took;
 
 /// The state of an observed store, which its handles share.
 pub(super) struct ObservedState {

@@ -23,10 +23,10 @@ use smallvec::SmallVec;
 
 use crate::budgets::{BudgetAsk, BudgetWarning, PERCENTS};
 use crate::counts::{Answer, Judgement};
+use crate::lanes::Took;
 use crate::meter::{MeteredRefusal, PolicyMeter};
 use crate::metrics::Gauges;
 use crate::state::ObservedState;
-use crate::unusual::Tighteners;
 use crate::{budgets, lanes};
 
 /// An observed store, as limiters hold it.
@@ -37,7 +37,6 @@ pub(super) struct ObservedStore {
     /// timed, because two readings of a clock cost nearly as much as the decision.
     pub(super) is_far: bool,
     pub(super) gauges: Mutex<Gauges>,
-    pub(super) tighteners: Tighteners,
 }
 
 /// The state of a policy as it is open now.
@@ -269,13 +268,6 @@ pub(super) struct AskFacts {
     is_looked_at: bool,
 }
 
-/// The duration of an answer, and the number of answers that it stands for.
-#[derive(Clone, Copy)]
-pub(super) struct Took {
-    pub(super) lasted: Duration,
-    weight: usize,
-}
-
 impl AwaitedAsk {
     pub(super) fn asked(&self) -> ObservedAsk<'_> {
         let Self { watched, key, budget, facts } = self;
@@ -420,13 +412,6 @@ impl ObservedAsk<'_> {
             }
             _ => {}
         }
-    }
-}
-
-impl Took {
-    /// The duration of an answer that has just come.
-    pub(super) fn since(begun: Instant, weight: usize) -> Self {
-        Self { lasted: begun.elapsed(), weight }
     }
 }
 
