@@ -8,7 +8,7 @@ fn lines(text: &str) -> Vec<&str> {
 fn a_rule_is_shown_up_to_the_first_word_that_may_have_a_secret_behind_it() {
     let text = "\
 rules:
-  - { name: a, only_if: { path: [/a, \"/b/{id}\"], method: GET }, limits: api, key: client }
+  - { name: a, only_if: { path: [/a, \"/b/{id}\"], method: GET }, quotas: api, key: client }
   - { name: a, only_if: { \"path\": \"/a\", not: { client: 10.0.0.0/8 } }, cost: 3, limit: api, key: client }
   - name: b
     only_if:
