@@ -4,10 +4,8 @@ use sluicegate_core::Decision;
 use sluicegate_core::clock::micros;
 use sluicegate_core::store::{Ask, DecidedBy, QuotaStatus, judge};
 
-use super::batch::{Batch, Stock};
-use super::measure::Measure;
-use super::rate::SpendRate;
-use super::time::at_least;
+use super::measure::{Measure, SpendRate, at_least};
+use super::refill::{Batch, Stock};
 use super::units::{LeasedUnits, PerQuota};
 use crate::latch::Latch;
 

@@ -10,7 +10,7 @@ use sluicegate_core::store::Place;
 use sluicegate_core::wrap::Within;
 use sluicegate_core::{ConfigError, Store};
 
-use super::batch::Batch;
+use super::refill::Batch;
 use super::table::AccountTable;
 use super::{LeaseState, Leased, LeasingStore};
 

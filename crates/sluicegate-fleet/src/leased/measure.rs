@@ -9,13 +9,23 @@
 //! drains after one second, so from then on nine may be spent, after two seconds eight, and the last one until ten seconds are over. An
 //! instance that spends all ten within the first second admits what the bucket would have admitted; an instance that keeps them longer
 //! loses one a second, and the bucket admits these units for others.
+//!
+//! # Clocks
+//! A lease ends by the clock of the store, and is spent by the clock of an instance. Their epochs do not matter, because only spans are
+//! compared; their rates do. The allowed error of a thousandth is far above that of any real clock: quartz is off by up to a
+//! ten-thousandth, and NTP slews by at most one two-thousandth.
+//!
+//! # The rate of a key: [`SpendRate`]
+//! With 2 s ahead, a key that has spent 100 units within the last second is expected to spend 200 in the next two. After two seconds the
+//! count is halved with the time that it covers, so that a changed rate of a key is known after a few seconds. The numbers
+//! are whole, and rounded down: a key with less than two units ahead is not leased.
 
 use sluicegate_core::algorithm::Rule;
 use sluicegate_core::clock::micros;
 use sluicegate_core::limiter::Receipt;
 use sluicegate_core::policy::PolicyQuota;
 
-use super::unleased::Unleased;
+use super::policy::Unleased;
 
 /// One quota of a leased policy.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +98,56 @@ impl Measure {
 #[inline]
 fn drains_by(units: u64, unit_us: u64) -> u64 {
     units.saturating_mul(unit_us)
+}
+
+/// The units that a key has spent on this instance since a moment; older ones count less and less.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SpendRate {
+    /// The beginning of the time that the count covers, by the local clock.
+    pub(super) since_us: u64,
+    units: u64,
+}
+
+impl SpendRate {
+    pub(super) fn new(now_us: u64) -> Self {
+        Self { since_us: now_us, units: 0 }
+    }
+
+    #[inline]
+    pub(super) fn spend(&mut self, cost: u64) {
+        self.units = self.units.saturating_add(cost);
+    }
+
+    /// The units that the key will spend within `ahead_us`, if its rate does not change.
+    ///
+    /// A new key counts as at most eight times as fast as measured.
+    pub(super) fn within(&mut self, ahead_us: u64, now_us: u64) -> u64 {
+        let past_us = now_us.saturating_sub(self.since_us);
+        let units =
+            u128::from(self.units) * u128::from(ahead_us) / u128::from(past_us.max(ahead_us / 8).max(1));
+        let units = u64::try_from(units).unwrap_or(u64::MAX);
+        if past_us >= ahead_us {
+            // The rate stays, but covers half the time: new units count more.
+            *self = Self { since_us: now_us.saturating_sub(ahead_us / 2), units: units / 2 };
+        }
+        units
+    }
+}
+
+/// The largest allowed drift of a clock, in microseconds.
+const MOST_DRIFT_US: u64 = 10_000_000;
+
+/// The most time that may have passed by a correct clock, when this much has passed by the local one: a thousandth more, and at most 10 s
+/// more. Leases end by this time: it is better to lose a unit than to spend one that has ended elsewhere.
+#[inline]
+pub(super) fn at_most(local_us: u64) -> u64 {
+    local_us.saturating_add(local_us.div_ceil(999).min(MOST_DRIFT_US))
+}
+
+/// The least time that must have passed. Moments that others see are counted by this time, so that none of them is in the future.
+#[inline]
+pub(super) fn at_least(local_us: u64) -> u64 {
+    local_us.saturating_sub(local_us.div_ceil(1_000).min(MOST_DRIFT_US))
 }
 
 #[cfg(test)]

@@ -15,18 +15,14 @@
 //! A request with several keys locks in ascending order.
 
 mod account;
-mod batch;
 mod builder;
 mod close;
 mod decide;
 mod measure;
 mod policy;
-mod rate;
 mod refill;
 mod table;
-mod time;
 mod units;
-mod unleased;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,12 +33,12 @@ use sluicegate_core::store::IntoStore;
 pub use sluicegate_core::store::LeaseStatus;
 use sluicegate_core::wrap::Within;
 
-pub use self::batch::Batch;
 pub use self::builder::LeasedBuilder;
 pub use self::close::Unreturned;
 use self::policy::LeasedPolicy;
+pub use self::policy::Unleased;
+pub use self::refill::Batch;
 use self::table::AccountTable;
-pub use self::unleased::Unleased;
 
 /// Decides with units leased from the inner store, at the speed of memory.
 ///

@@ -4,8 +4,7 @@ use sluicegate_core::limiter::Receipt;
 use sluicegate_core::store::QuotaStatus;
 use smallvec::SmallVec;
 
-use super::measure::Measure;
-use super::time::at_most;
+use super::measure::{Measure, at_most};
 
 /// The most leases of one key. They are spent one after the other, and a key with this many requests no further one.
 const MOST_GRANTS: usize = 4;

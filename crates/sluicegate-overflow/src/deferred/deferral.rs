@@ -1,22 +1,35 @@
-//! The handle of an application: [`Deferral`].
+//! The handle of an application ([`Deferral`]), its builder, and the workers that run jobs at the pace of the limits that the requests
+//! exceeded.
 
+use std::collections::HashMap;
+use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
+use foldhash::quality::RandomState;
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
-use sluicegate_core::{Key, StoreError};
+use sluicegate_core::error::ConfigErrorKind;
+use sluicegate_core::limiter::{Turn, check_all};
+use sluicegate_core::policy::PolicyQuota;
+use sluicegate_core::store::IntoStore;
+use sluicegate_core::support::lock;
+use sluicegate_core::{ConfigError, Decision, Key, RateLimiter, Store, StoreError};
 use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::defer::{BeforeFuture, Defer, DeferFuture, DeferLayer, DeferredTurn, KeptBefore};
 use sluicegate_tower::key::{Extraction, RequestView};
 use sluicegate_tower::limits::{IntoLimit, Limits, LimitsHandle};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
+use super::job::{Job, JobSeal, JobSeals, StoredTurn, hex, random};
+use super::queue::{JobAttempt, JobWorker};
 use crate::deferred::answer;
-use crate::deferred::builder::DeferralBuilder;
 use crate::deferred::job::{Stored, target};
 use crate::deferred::queue::{JobQueue, JobRecord, JobState, Pushed, QueuedJob};
-use crate::deferred::seal::{JobSeal, JobSeals, hex, random};
-use crate::deferred::work::JobLines;
 
 /// Keeps requests that exceed a limit, and answers 202: see the [module](crate::deferred). Clones share the queue.
 #[derive(Clone)]
@@ -238,5 +251,250 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Box<Response<Byt
 impl fmt::Debug for Deferral {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Deferral").field("jobs_at", &self.0.jobs_at).finish_non_exhaustive()
+    }
+}
+
+/// Makes a [`Deferral`].
+#[must_use = "a builder does nothing until it builds"]
+pub struct DeferralBuilder {
+    queue: Arc<dyn JobQueue>,
+    owner: Arc<dyn KeyExtractor>,
+    secret: Vec<u8>,
+    other: Option<Vec<u8>>,
+    kept: Vec<HeaderName>,
+    longest_body: usize,
+    jobs_at: String,
+}
+
+impl DeferralBuilder {
+    pub(super) fn new(queue: Arc<dyn JobQueue>, owner: Arc<dyn KeyExtractor>, secret: &[u8]) -> Self {
+        Self {
+            queue,
+            owner,
+            secret: secret.to_vec(),
+            other: None,
+            kept: vec![CONTENT_TYPE, IDEMPOTENCY_KEY],
+            longest_body: 64 * 1024,
+            jobs_at: "/jobs".to_owned(),
+        }
+    }
+
+    /// Sets a second secret, which decrypts jobs and results but encrypts none: the previous secret, or the next one. To change secrets, give all
+    /// instances the new one here, then swap the two, and remove the old one when no earlier jobs and results are left.
+    /// Default: none.
+    pub fn other_secret(mut self, secret: impl AsRef<[u8]>) -> Self {
+        self.other = Some(secret.as_ref().to_vec());
+        self
+    }
+
+    /// Sets the header fields that are kept with a job; all others are dropped, including cookies and credentials. Default: `Content-Type`, and
+    /// `Idempotency-Key`, so that the service behind can recognize a job that it has already served.
+    pub fn keep_headers(mut self, names: impl IntoIterator<Item = HeaderName>) -> Self {
+        self.kept = names.into_iter().collect();
+        self
+    }
+
+    /// Sets the most bytes of a body. A request with a longer body gets the limit's refusal. Default: 64 KiB.
+    pub fn longest_body(mut self, bytes: usize) -> Self {
+        self.longest_body = bytes;
+        self
+    }
+
+    /// Sets the path under which clients ask for jobs, for `Location`: `/jobs` is `/jobs/{id}`. Default: `/jobs`.
+    pub fn jobs_at(mut self, path: impl Into<String>) -> Self {
+        self.jobs_at = path.into();
+        self
+    }
+
+    /// Makes the deferral.
+    ///
+    /// # Errors
+    /// When a secret has less than 16 bytes, or the path does not begin with a slash, ends with one, or is invalid. The error names the
+    /// value.
+    pub fn build(self) -> Result<Deferral, ConfigError> {
+        let Self { queue, owner, secret, other, kept, longest_body, jobs_at } = self;
+        let is_path = jobs_at.parse::<http::uri::PathAndQuery>().is_ok_and(|path| path.query().is_none());
+        if !is_path || !jobs_at.starts_with('/') || jobs_at.ends_with('/') {
+            let problem = format!(
+                "{jobs_at:?} is no path for jobs: write one with a slash at its front and none at its end, as /jobs"
+            );
+            return Err(ConfigError::new(ConfigErrorKind::Layer, problem));
+        }
+        let seals = JobSeals::new(&secret, other.as_deref())?;
+        let lines = JobLines::default();
+        Ok(Deferral(Arc::new(DeferralParts { queue, owner, seals, kept, longest_body, jobs_at, lines })))
+    }
+}
+
+impl fmt::Debug for DeferralBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeferralBuilder").field("jobs_at", &self.jobs_at).finish_non_exhaustive()
+    }
+}
+
+/// The most time that a worker waits for the turn of a job.
+const SOON: Duration = Duration::from_secs(2);
+
+/// The longest pause before a job asks for its turn again, because a limit may have changed meanwhile.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The shortest time between two questions about a turn.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The result of a job, or the reason why the attempt failed.
+pub type JobOutcome = Result<Vec<u8>, Box<dyn Error + Send + Sync>>;
+
+impl Deferral {
+    /// Runs jobs with `work` until `stop` is ready; jobs in progress then still take their turns and finish, unless the future is dropped. Before
+    /// each attempt a job takes the turn of its request, from the policies of this store that the request exceeded, with their current quotas. A
+    /// job needs no turn of a policy that is gone. A job whose turn is more than two seconds away has reserved nothing, and goes back to the
+    /// queue for at most a minute: it holds no worker meanwhile.
+    ///
+    /// A job runs at least once. It runs again, with the same id, if its worker died, if the queue could not record that it is
+    /// done, or if the work failed or panicked; after [`attempts`](super::QueueSettings::attempts) it is parked. Call this once on each
+    /// worker instance; the pace holds for all instances together if they share the store.
+    ///
+    /// # Cancel safety
+    /// If it is dropped, jobs in progress are dropped, too, and handed out again.
+    ///
+    /// # Panics
+    /// When it is polled outside of a tokio runtime that has its timer enabled.
+    pub async fn work<W, F>(
+        &self,
+        store: impl IntoStore,
+        stop: impl Future<Output = ()> + Send + 'static,
+        work: W,
+    ) where
+        W: Fn(Job) -> F + Send + Sync + 'static,
+        F: Future<Output = JobOutcome> + Send + 'static,
+    {
+        let (inner, store, work) = (Arc::clone(&self.0), store.into(), Arc::new(work));
+        let worker = JobWorker::new(move |job, attempt| {
+            let (inner, store, work) = (Arc::clone(&inner), Arc::clone(&store), Arc::clone(&work));
+            Box::pin(async move { inner.carry_out(&*store, &job, attempt, &*work).await })
+        });
+        self.0.queue.run(worker, Box::pin(stop)).await;
+    }
+}
+
+impl DeferralParts {
+    async fn carry_out<W, F>(&self, store: &dyn Store, job: &QueuedJob, attempt: u32, work: &W) -> JobAttempt
+    where
+        W: Fn(Job) -> F,
+        F: Future<Output = JobOutcome> + Send + 'static,
+    {
+        let id = &job.id;
+        let outcome = match self.opened(job) {
+            Some((turns, request)) => match self.take(store, &turns).await {
+                Ok(None) => done(work(Job { id: id.clone(), attempt, request })).await,
+                Ok(Some(pause)) => return JobAttempt::Later(pause),
+                Err(never) => Err(never),
+            },
+            None => Err("it was not sealed by the secrets of this instance".into()),
+        };
+        match outcome {
+            Ok(result) => JobAttempt::Done(self.seals.own().seal(&format!("result {id}"), &result).into()),
+            Err(error) => {
+                // The beginning of an id identifies a job in the log, but gives no access to it.
+                let job = &id[..id.len().min(8)];
+                tracing::warn!(job, attempt, %error, "the attempt at a deferred job has failed");
+                JobAttempt::Failed
+            }
+        }
+    }
+
+    /// Takes all turns of a job at once, and waits for them if they come soon. Otherwise it takes none, and returns the pause after which the
+    /// job asks again.
+    ///
+    /// # Errors
+    /// When a cost fits into no quota.
+    async fn take(
+        &self,
+        store: &dyn Store,
+        turns: &[StoredTurn],
+    ) -> Result<Option<Duration>, Box<dyn Error + Send + Sync>> {
+        loop {
+            // Looked up each time, because a policy may have been replaced or be gone.
+            let found =
+                |turn: &StoredTurn| Some((store.limiters().get(&turn.policy)?, turn.key(), turn.cost));
+            let limits: Vec<_> = turns.iter().filter_map(found).collect();
+            if limits.is_empty() {
+                return Ok(None);
+            }
+            let checks =
+                limits.iter().map(|(limiter, key, cost)| limiter.check(key).cost(*cost).reserve(SOON));
+            let Ok(decision) = check_all(checks).await else {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            };
+            if decision.is_allowed() {
+                let _ = Turn::new(decision, limits).await;
+                return Ok(None);
+            }
+            // In an outage no other job would get a turn either.
+            if !decision.is_counted() {
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            let limit = limits.get(decision.deciding().policy_index()).unwrap_or(&limits[0]);
+            let Some(wait) = decision.retry_after() else {
+                let (policy, cost) = (limit.0.policy(), limit.2);
+                return Err(format!("its cost {cost} never fits into policy {:?}", policy.name()).into());
+            };
+            return Ok(Some(self.lines.line_up(limit, &decision, wait)));
+        }
+    }
+
+    fn opened(&self, job: &QueuedJob) -> Option<(Vec<StoredTurn>, http::Request<bytes::Bytes>)> {
+        let stored = Stored::decode(&self.seals.open(&format!("job {}", job.id), &job.sealed)?)?;
+        let request = stored.request()?;
+        Some((stored.turns, request))
+    }
+}
+
+/// The jobs that ask for their turns within a minute, in a line for each policy and key: the time at which the last one asks.
+///
+/// Without lines, all jobs of a key would ask for its next turn at once, and all but one of them in vain. A line is an estimate: a job that asks
+/// in vain goes to its end, and jobs with later turns ask once a minute.
+#[derive(Default)]
+pub(super) struct JobLines(Mutex<HashMap<(String, Key), Instant, RandomState>>);
+
+impl JobLines {
+    /// The pause of a job that this limit has refused, and that would have its turn soon after `wait` if it was the first.
+    fn line_up(
+        &self,
+        (limiter, key, cost): &(RateLimiter, Key, u64),
+        decision: &Decision,
+        wait: Duration,
+    ) -> Duration {
+        let (now, policy) = (Instant::now(), limiter.policy());
+        let quota = policy.quotas().get(decision.deciding().quota_index()).map(PolicyQuota::quota);
+        let spacing_ns = quota.map_or(0, |quota| {
+            quota.period().as_nanos().saturating_mul((*cost).into()) / u128::from(quota.limit().max(1))
+        });
+        let spacing = Duration::from_nanos(u64::try_from(spacing_ns).unwrap_or(u64::MAX));
+        let line = (policy.name().to_owned(), key.clone());
+        let mut lines = lock(&self.0);
+        let last = lines.get(&line).filter(|last| **last > now);
+        let behind = last.map_or(Duration::ZERO, |last| last.duration_since(now).saturating_add(spacing));
+        let pause = wait.max(behind).max(PAUSE);
+        if pause >= LONGEST_PAUSE {
+            return LONGEST_PAUSE;
+        }
+        if lines.len() == lines.capacity() {
+            lines.retain(|_, last| *last > now);
+        }
+        lines.insert(line, now + pause);
+        pause
+    }
+}
+
+/// Does the work in a task of its own: a panic ends it and not the worker, and it ends with the worker.
+async fn done(work: impl Future<Output = JobOutcome> + Send + 'static) -> JobOutcome {
+    let mut task = JoinSet::new();
+    task.spawn(work);
+    match task.join_next().await {
+        Some(Ok(outcome)) => outcome,
+        _ => Err("the work panicked".into()),
     }
 }

@@ -88,21 +88,17 @@
 //! `rules.layer().deferring()` in front of the service.
 
 mod answer;
-mod builder;
 mod deferral;
 mod job;
 mod memory;
 mod queue;
 #[cfg(feature = "deferred-redis")]
 mod redis;
-mod seal;
-mod work;
 
 #[doc(inline)]
 pub use sluicegate_tower::defer::DeferLayer;
 
-pub use self::builder::DeferralBuilder;
-pub use self::deferral::Deferral;
+pub use self::deferral::{Deferral, DeferralBuilder, JobOutcome};
 pub use self::job::Job;
 pub use self::memory::MemoryJobs;
 pub use self::queue::{
@@ -112,4 +108,3 @@ pub use self::queue::{
 #[cfg(feature = "deferred-redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "deferred-redis")))]
 pub use self::redis::RedisJobs;
-pub use self::work::JobOutcome;

@@ -26,8 +26,8 @@ use sluicegate_tower::key::{Extraction, Keyed, MissingKey, RequestView};
 use sluicegate_tower::room::{Admitted, RoomAdmission};
 use tokio::time::Sleep;
 
+use super::{ShownTickets, TICKET, cookie};
 use crate::layer::WaitingRoomLayer;
-use crate::layer::shown::{ShownTickets, TICKET, cookie};
 use crate::line::{LineAnswer, LineAsk, LineFuture, LinePlace, LineTurn, NoPlace};
 use crate::reply::{LostPlace, Reason, Reply};
 use crate::room::Pass;

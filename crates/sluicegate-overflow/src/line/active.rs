@@ -7,6 +7,17 @@
 //!
 //! # Memory
 //! A pass that is out takes 16 bytes and about as many for its number; so does a pass that ended early, until it would have expired.
+//!
+//! # Which of the called visitors come: [`ArrivalShare`]
+//! Ranks are grouped into blocks of a quarter of a second. The last 40 blocks that are old enough count, so the share follows within ten
+//! seconds; a block is old enough when three more were called after it. A held visitor counts when it comes, not when it enters. The share
+//! is rounded down to 1024ths, so that the gate is too fast rather than too slow: a visitor that is called too early is held, and a turn
+//! without a called visitor is lost.
+//!
+//! # Why silence is not absence: [`Silence`]
+//! The gate moves by the clock, so an outage of a minute calls a minute's worth of ranks whose visitors could not come. If they counted as
+//! absent, the share would fall to its minimum, the gate would run eight times as fast, and visitors behind them would
+//! enter before those that were called first. Instead, the first poll after a silence puts the gate back, with the earlier share.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -179,9 +190,173 @@ fn first_over(ends: &mut VecDeque<(u64, u64)>, now_us: u64) -> Option<u64> {
     ends.pop_front().map(|(_, number)| number)
 }
 
+/// The time after a silence in which visitors that were called during it come back: browsers and failed requests retry every few seconds.
+const BACK_US: u64 = 10_000_000;
+
+/// The ranks that were called while no visitor asked.
+///
+/// In a silence either all visitors have left the line, or no visitor could reach it: an outage, or a clock that stepped. The gate keeps
+/// moving in both cases. A visitor that comes back from the second case has missed its turn through no fault of its own: the gate goes back to
+/// its rank, so that visitors enter in their order.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Silence {
+    /// The moment of the last poll; `gate` is where the gate was then.
+    asked_us: u64,
+    gate: u64,
+    /// The share that came, as known then: during silence no visitor comes.
+    share: u64,
+    /// The share before the silence.
+    share_before: u64,
+    /// The ranks that were called in it, and the moment until which they count.
+    from: u64,
+    to: u64,
+    until_us: u64,
+}
+
+impl Silence {
+    /// No silence yet; it is measured from now on.
+    pub(super) fn new(now_us: u64) -> Self {
+        Self { asked_us: now_us, gate: 0, share: WHOLE, share_before: WHOLE, from: 0, to: 0, until_us: 0 }
+    }
+
+    /// Notes a poll, with the gate at this rank by now. A time longer than `usual_us` without polls is silence.
+    pub(super) fn broken(&mut self, now_us: u64, gate: u64, usual_us: u64) {
+        if now_us.saturating_sub(self.asked_us) > usual_us && gate > self.gate {
+            self.from = if now_us < self.until_us { self.from.min(self.gate) } else { self.gate };
+            self.share_before = self.share;
+            (self.to, self.until_us) = (gate, now_us.saturating_add(BACK_US));
+        }
+    }
+
+    /// Notes that a visitor has asked, with the gate at this rank and this share coming.
+    pub(super) fn asked(&mut self, now_us: u64, gate: u64, share: u64) {
+        (self.asked_us, self.gate, self.share) = (now_us, gate, share);
+    }
+
+    /// The share that came before it.
+    pub(super) fn share_before(&self) -> u64 {
+        self.share_before
+    }
+
+    /// Whether this rank was called in the silence.
+    pub(super) fn has(&self, rank: u64, now_us: u64) -> bool {
+        now_us < self.until_us && (self.from..self.to).contains(&rank)
+    }
+}
+
+/// Counts the visitors that have come, by blocks of ranks.
+///
+/// A visitor that leaves sends no sign. The only sign is a rank that was called and has not come for a while, so the newest blocks do not
+/// count yet.
+#[derive(Clone, Debug)]
+pub(super) struct ArrivalShare {
+    /// The ranks in a block: about those of a quarter of a second.
+    block: u64,
+    /// The number of the first block that is counted.
+    first: u64,
+    came: VecDeque<u64>,
+    /// The share that was last known.
+    known: u64,
+}
+
+/// The newest blocks, whose visitors may still come: most visitors are early, but networks delay some.
+const YOUNG: u64 = 3;
+
+/// The number of blocks that count.
+const COUNTED: u64 = 40;
+
+/// The least share: ranks are called at most eight times as fast as the rate.
+const LEAST: u64 = WHOLE / 8;
+
+impl ArrivalShare {
+    /// Begins at this rank, at a rate of `a_second` turns a second.
+    pub(super) fn new(rank: u64, a_second: u64) -> Self {
+        let block = (a_second / 4).max(8);
+        Self { block, first: (rank / block).saturating_add(1), came: VecDeque::new(), known: WHOLE }
+    }
+
+    /// Returns the share for another rate.
+    pub(super) fn changed(&self, rank: u64, a_second: u64) -> Self {
+        Self::again(rank, self.known, a_second)
+    }
+
+    /// Begins again at this rank, with this share.
+    pub(super) fn again(rank: u64, known: u64, a_second: u64) -> Self {
+        Self { known, ..Self::new(rank, a_second) }
+    }
+
+    /// The share in 1024ths.
+    pub(super) fn get(&self) -> u64 {
+        self.known
+    }
+
+    /// Notes that the visitor of this rank has come for the first time since it was due.
+    pub(super) fn came(&mut self, rank: u64) {
+        let Some(at) = (rank / self.block).checked_sub(self.first) else { return };
+        // Due ranks are at most a handful of blocks ahead of the called ones, so this does not grow long.
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        if at >= self.came.len() && at < 65_536 {
+            self.came.resize(at.saturating_add(1), 0);
+        }
+        if let Some(came) = self.came.get_mut(at) {
+            *came = came.saturating_add(1);
+        }
+    }
+
+    /// Notes that all ranks below this one were called.
+    pub(super) fn called(&mut self, rank: u64) {
+        let end = (rank / self.block).saturating_sub(YOUNG);
+        let begin = end.saturating_sub(COUNTED);
+        while self.first < begin {
+            self.first = self.first.saturating_add(1);
+            if self.came.pop_front().is_none() {
+                self.first = begin;
+            }
+        }
+        let counted = end.saturating_sub(self.first);
+        if counted == 0 {
+            return;
+        }
+        let came: u64 = self.came.iter().take(usize::try_from(counted).unwrap_or(usize::MAX)).sum();
+        let called = counted.saturating_mul(self.block);
+        self.known = (came.saturating_mul(WHOLE) / called).clamp(LEAST, WHOLE);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_share_is_known_after_a_few_seconds_and_follows() {
+        let mut share = ArrivalShare::new(0, 100);
+        for rank in 0..2_000 {
+            if rank % 5 != 0 {
+                share.came(rank);
+            }
+            share.called(rank + 1);
+            assert!(rank < 200 || share.get() == WHOLE * 4 / 5, "{rank}: {}", share.get());
+        }
+        (2_000..8_000).for_each(|rank| share.called(rank));
+        assert_eq!(share.get(), LEAST);
+        assert!(share.came.len() < 50);
+    }
+
+    #[test]
+    fn what_was_called_in_silence_counts_for_a_while() {
+        let mut silence = Silence::new(0);
+        silence.broken(1_000_000, 10, 2_000_000);
+        assert!(!silence.has(5, 1_000_000), "it was not silent for long");
+        silence.asked(1_000_000, 10, 900);
+        silence.broken(9_000_000, 30, 2_000_000);
+        silence.asked(9_000_000, 12, 128);
+        assert_eq!(silence.share_before(), 900);
+        assert_eq!([9, 10, 29, 30].map(|rank| silence.has(rank, 9_000_000)), [false, true, true, false]);
+        // Another silence soon after is part of it.
+        silence.broken(12_000_000, 40, 2_000_000);
+        assert_eq!([9, 10, 39].map(|rank| silence.has(rank, 12_000_000)), [false, true, true]);
+        assert!(!silence.has(20, 12_000_000 + BACK_US));
+    }
 
     #[test]
     fn a_pass_makes_room_when_it_ends_or_is_ended() {

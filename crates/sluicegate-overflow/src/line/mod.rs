@@ -21,10 +21,8 @@
 mod active;
 mod answer;
 mod calendar;
-mod future;
 mod memory;
 mod pace;
-mod place;
 mod places;
 #[cfg(feature = "redis")]
 mod redis;
@@ -32,11 +30,8 @@ mod redis;
 mod sale;
 mod schedule;
 mod settings;
-mod share;
-mod silence;
 #[cfg(test)]
 mod tests;
-mod time;
 #[cfg(test)]
 mod upset;
 
@@ -46,10 +41,8 @@ use std::sync::Arc;
 use sluicegate_core::ConfigError;
 use sluicegate_core::clock::Clock;
 
-pub use self::answer::{LineAnswer, LineStanding, LineTurn, NoPlace};
-pub use self::future::LineFuture;
+pub use self::answer::{LineAnswer, LineFuture, LinePlace, LineStanding, LineTurn, NoPlace};
 pub use self::memory::MemoryLine;
-pub use self::place::LinePlace;
 #[cfg(feature = "redis")]
 #[cfg_attr(docsrs, doc(cfg(feature = "redis")))]
 pub use self::redis::RedisLine;

@@ -21,8 +21,8 @@ use std::collections::{HashMap, VecDeque};
 
 use foldhash::quality::RandomState;
 
+use super::settings::LineTime;
 use crate::line::LinePlace;
-use crate::line::time::LineTime;
 
 /// The time for which a given turn is given again for the same place.
 pub(super) const AGAIN_US: u64 = 60_000_000;

@@ -1,4 +1,4 @@
-//! The settings of a line, its changes, and its numbers.
+//! The settings of a line, its changes, its numbers, and its time, which advances evenly whatever the clock does: [`LineTime`].
 
 use std::time::Duration;
 
@@ -78,5 +78,97 @@ impl LineStatus {
     /// The numbers of a line that no visitor has entered yet.
     pub const fn new(mode: LineMode, rate: Quota) -> Self {
         Self { mode, rate, waiting: 0, active: None, admitted: 0, passed_over: 0, wait: None }
+    }
+}
+
+/// The longest step beyond its last appointment that a line accepts from the clock.
+const LONGEST_STEP_US: u64 = 60_000_000;
+
+/// The longest time without polls that counts against absent visitors. It is shorter than the time for which a passed-over place is kept, so
+/// that no outage and no step of the clock alone forgets a place.
+const LONGEST_PATIENCE_US: u64 = 600_000_000;
+
+/// The time of a line.
+///
+/// When the clock is set back, the line's time stands still for one poll. When it is set forward by hours, visitors must not all be late: with a
+/// correct clock, visitors ask by their appointments, so the line's time goes at most one minute beyond the last appointment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LineTime {
+    now_us: u64,
+    clock_us: u64,
+    last_appointment_us: u64,
+    /// The time by which visitors count as missing: it advances only while others ask.
+    patience_us: u64,
+    /// The patience at the moment of the last poll.
+    asked_us: u64,
+}
+
+impl LineTime {
+    pub(super) fn new(clock_us: u64) -> Self {
+        // Starts at 1, because 0 is before all times.
+        Self { now_us: 1, clock_us, last_appointment_us: 1, patience_us: 1, asked_us: 1 }
+    }
+
+    pub(super) fn now_us(&self) -> u64 {
+        self.now_us
+    }
+
+    /// Takes over the time of the clock. Returns the advance of the line's time.
+    pub(super) fn advance(&mut self, clock_us: u64) -> u64 {
+        let believed = self.last_appointment_us.saturating_sub(self.now_us).saturating_add(LONGEST_STEP_US);
+        let step = clock_us.saturating_sub(self.clock_us).min(believed);
+        self.clock_us = clock_us;
+        self.now_us = self.now_us.saturating_add(step);
+        let longest_us = self.asked_us.saturating_add(LONGEST_PATIENCE_US);
+        self.patience_us = self.patience_us.saturating_add(step).min(longest_us);
+        step
+    }
+
+    /// The time by which visitors count as missing.
+    pub(super) fn patience_us(&self) -> u64 {
+        self.patience_us
+    }
+
+    /// Notes that a visitor has asked.
+    pub(super) fn asked(&mut self) {
+        self.asked_us = self.patience_us;
+    }
+
+    /// The last time at which a visitor was told to come.
+    pub(super) fn last_appointment_us(&self) -> u64 {
+        self.last_appointment_us
+    }
+
+    /// Notes that a visitor is told to come then.
+    pub(super) fn appoint(&mut self, at_us: u64) {
+        self.last_appointment_us = self.last_appointment_us.max(at_us);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_the_clock_is_no_step_of_the_line() {
+        let mut time = LineTime::new(5_000_000_000);
+        assert_eq!(time.advance(5_001_000_000), 1_000_000);
+        assert_eq!(time.advance(1_000_000_000), 0);
+        assert_eq!(time.advance(1_002_000_000), 2_000_000);
+        time.appoint(time.now_us() + 300_000_000);
+        assert_eq!(time.advance(1_302_000_000), 300_000_000);
+        assert_eq!(time.advance(9_000_000_000), LONGEST_STEP_US);
+    }
+
+    #[test]
+    fn nobody_is_missed_while_nobody_asks() {
+        let mut time = LineTime::new(0);
+        time.appoint(86_400_000_000);
+        time.advance(3_600_000_000);
+        time.advance(7_200_000_000);
+        assert_eq!((time.now_us(), time.patience_us()), (7_200_000_001, 600_000_001));
+        time.asked();
+        time.advance(7_260_000_000);
+        assert_eq!((time.now_us(), time.patience_us()), (7_260_000_001, 660_000_001));
     }
 }

@@ -1,24 +1,26 @@
-//! The room: [`WaitingRoom`].
+//! The room ([`WaitingRoom`]), the passes of its visitors, its numbers for a monitoring system, and its controls on the status page.
+//!
+//! Operators write a rate and a mode as text, and read the same words. Both are parsed before either takes effect, so a mistake in one
+//! changes nothing.
 
 mod builder;
-#[cfg(feature = "metrics")]
-mod metrics;
-mod pass;
-mod steered;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::str::FromStr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use sluicegate_core::StoreError;
+use metrics::{counter, gauge};
 use sluicegate_core::clock::Clock;
+use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::policy::IntoQuota;
+use sluicegate_core::{ConfigError, StoreError};
 use sluicegate_tower::KeyExtractor;
-use sluicegate_tower::room::RoomError;
+use sluicegate_tower::room::{Room, RoomChange, RoomError, RoomNumbers};
 
 pub use self::builder::WaitingRoomBuilder;
-pub use self::pass::Pass;
+use super::line::LinePlace;
 use crate::line::{Line, LineChange, LineMode, LineStatus};
 use crate::reply::Reply;
 use crate::ticket::Secrets;
@@ -124,5 +126,186 @@ impl fmt::Debug for WaitingRoom {
             .field("name", &self.0.name)
             .field("line", &self.0.line)
             .finish_non_exhaustive()
+    }
+}
+
+impl WaitingRoom {
+    /// Exports the current numbers through the `metrics` facade, with the name of the room as the label `room`. The room does so by itself once
+    /// a second while requests come; call this before a scrape for the numbers of a room that no request asks.
+    ///
+    /// | name | kind | counts |
+    /// |---|---|---|
+    /// | `waiting_room_waiting` | gauge | visitors that wait |
+    /// | `waiting_room_active` | gauge | valid passes, if their number is bounded |
+    /// | `waiting_room_rate` | gauge | visitors a second that may enter: 0 while the room is paused, +Inf while it is open |
+    /// | `waiting_room_wait_seconds` | gauge | the estimated wait of a newcomer; NaN while the room is paused |
+    /// | `waiting_room_admitted_total` | counter | visitors that were let in |
+    /// | `waiting_room_passed_over_total` | counter | places that were passed over |
+    ///
+    /// ```
+    /// use sluicegate_overflow::WaitingRoom;
+    /// use sluicegate_overflow::line::MemoryLine;
+    ///
+    /// let room = WaitingRoom::builder("sale", "1000/s").build(MemoryLine::new())?;
+    /// room.measure();
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn measure(&self) {
+        let (room, now) = (self.name().to_owned(), self.status());
+        // A gauge holds a float, exact below 2^53.
+        let float = |count: u64| count as f64;
+        gauge!("waiting_room_waiting", "room" => room.clone()).set(float(now.waiting));
+        if let Some(active) = now.active {
+            gauge!("waiting_room_active", "room" => room.clone()).set(float(active));
+        }
+        let rate = match now.mode {
+            LineMode::Metered => float(now.rate.limit()) / now.rate.period().as_secs_f64(),
+            LineMode::Paused => 0.0,
+            LineMode::Open => f64::INFINITY,
+        };
+        gauge!("waiting_room_rate", "room" => room.clone()).set(rate);
+        let wait = now.wait.map_or(f64::NAN, |wait| wait.as_secs_f64());
+        gauge!("waiting_room_wait_seconds", "room" => room.clone()).set(wait);
+        counter!("waiting_room_admitted_total", "room" => room.clone()).absolute(now.admitted);
+        counter!("waiting_room_passed_over_total", "room" => room).absolute(now.passed_over);
+    }
+
+    /// Exports the numbers, unless that was done in this second.
+    pub(crate) fn measure_seldom(&self) {
+        let second = self.0.clock.now_us() / 1_000_000;
+        // Relaxed: at worst two threads export them in the same second.
+        if self.0.measured_second.swap(second, Ordering::Relaxed) != second {
+            self.measure();
+        }
+    }
+}
+
+/// The pass of a visitor, in the extensions of each request that a room lets through.
+///
+/// A handler ends the pass when the visitor is done, so that another visitor may enter if the number of
+/// [active](super::WaitingRoomBuilder::most_active) visitors is bounded. The response then removes the cookie.
+///
+/// ```
+/// use http::Extensions;
+/// use sluicegate_core::StoreError;
+/// use sluicegate_overflow::Pass;
+///
+/// /// The last step of an order.
+/// async fn paid(extensions: &Extensions) -> Result<(), StoreError> {
+///     match extensions.get::<Pass>() {
+///         Some(pass) => pass.end().await,
+///         None => Ok(()),
+///     }
+/// }
+/// # _ = paid;
+/// ```
+#[derive(Clone)]
+pub struct Pass {
+    place: LinePlace,
+    line: Arc<dyn Line>,
+    is_ended: Arc<AtomicBool>,
+}
+
+impl Pass {
+    /// The pass of this place, valid until it expires or is ended.
+    pub(crate) fn new(place: LinePlace, line: Arc<dyn Line>) -> Self {
+        Self { place, line, is_ended: Arc::default() }
+    }
+
+    /// Ends the pass: the next request with it waits in line like any other.
+    ///
+    /// # Errors
+    /// When the line does not answer; the pass may then be valid until it expires.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped before it is ready, the pass may have ended or not.
+    pub async fn end(&self) -> Result<(), StoreError> {
+        // Relaxed: it is one flag, read by the response of the same request.
+        self.is_ended.store(true, Ordering::Relaxed);
+        self.line.end(self.place).await
+    }
+
+    /// Whether this request has ended the pass, so that its response removes the cookie.
+    pub(crate) fn is_ended(&self) -> bool {
+        // Relaxed: as above.
+        self.is_ended.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pass").field("number", &self.place.number).finish_non_exhaustive()
+    }
+}
+
+impl Room for WaitingRoom {
+    fn name(&self) -> &str {
+        self.name()
+    }
+
+    fn numbers(&self) -> RoomNumbers {
+        let now = self.status();
+        let mut numbers = RoomNumbers::new(word(now.mode), now.rate);
+        numbers.waiting = now.waiting;
+        numbers.active = now.active;
+        numbers.admitted = now.admitted;
+        numbers.passed_over = now.passed_over;
+        numbers.wait = now.wait;
+        numbers
+    }
+
+    fn change<'a>(&'a self, rate: Option<&'a str>, mode: Option<&'a str>) -> RoomChange<'a> {
+        Box::pin(async move {
+            // Parsed before anything is changed.
+            let mode = mode.map(str::parse::<LineMode>).transpose()?;
+            if let Some(rate) = rate {
+                self.set_rate(rate).await?;
+            }
+            if let Some(mode) = mode {
+                self.set_mode(mode).await?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn word(mode: LineMode) -> &'static str {
+    match mode {
+        LineMode::Metered => "metered",
+        LineMode::Paused => "paused",
+        LineMode::Open => "open",
+    }
+}
+
+/// Writes `metered`, `paused` or `open`.
+impl fmt::Display for LineMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(word(*self))
+    }
+}
+
+/// Reads what [`Display`](fmt::Display) writes.
+///
+/// ```
+/// use sluicegate_overflow::line::LineMode;
+///
+/// assert_eq!("paused".parse::<LineMode>()?, LineMode::Paused);
+/// let problem = "closed".parse::<LineMode>().unwrap_err().to_string();
+/// assert_eq!(problem, "\"closed\" is not a mode of a waiting room: write metered, paused or open");
+/// # Ok::<(), sluicegate_core::ConfigError>(())
+/// ```
+impl FromStr for LineMode {
+    type Err = ConfigError;
+
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        [Self::Metered, Self::Paused, Self::Open].into_iter().find(|mode| word(*mode) == text).ok_or_else(
+            || {
+                let shown: String = text.chars().take(64).collect();
+                let problem =
+                    format!("{shown:?} is not a mode of a waiting room: write metered, paused or open");
+                ConfigError::new(ConfigErrorKind::Unreadable, problem)
+            },
+        )
     }
 }

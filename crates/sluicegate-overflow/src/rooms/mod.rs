@@ -1,19 +1,24 @@
-//! Rooms of a rules file: [`Rooms`].
-
-mod door;
-mod named;
+//! Rooms of a rules file: [`Rooms`], and the doors through which rules let requests in.
+//!
+//! A reload makes new doors and puts them in force once the whole file was read, so a file with a mistake changes no room. A
+//! [`NamedRoom`] stays the same, whatever file is in force.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use http::{Extensions, HeaderMap};
 use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::support::{lock, random_secret};
 use sluicegate_core::{ConfigError, Quota};
-use sluicegate_tower::room::{Door, RoomMaker, RoomTerms};
+use sluicegate_tower::key::RequestView;
+use sluicegate_tower::room::{
+    Door, Room, RoomAdmission, RoomChange, RoomError, RoomMaker, RoomNumbers, RoomTerms, Visit,
+};
 
-use self::door::RoomDoor;
-pub use self::named::NamedRoom;
+use super::layer::AdmittedVisitor;
+use super::line::LineSettings;
 use crate::layer::WaitingRoomLayer;
 use crate::line::LineHome;
 use crate::page;
@@ -163,5 +168,102 @@ impl RoomMaker for Rooms {
 impl fmt::Debug for Rooms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rooms").field("open", &self.open().keys()).finish_non_exhaustive()
+    }
+}
+
+struct RoomDoor {
+    layer: WaitingRoomLayer,
+    settings: LineSettings,
+    rooms: Rooms,
+}
+
+impl Room for RoomDoor {
+    fn name(&self) -> &str {
+        self.layer.room().name()
+    }
+
+    fn numbers(&self) -> RoomNumbers {
+        self.layer.room().numbers()
+    }
+
+    fn change<'a>(&'a self, rate: Option<&'a str>, mode: Option<&'a str>) -> RoomChange<'a> {
+        self.layer.room().change(rate, mode)
+    }
+}
+
+impl Door for RoomDoor {
+    fn admit(&self, request: RequestView<'_>) -> RoomAdmission {
+        self.layer.admit(request)
+    }
+
+    fn put_in_force(&self, with_rate: bool) {
+        let (room, rate) = (self.layer.room(), self.settings.rate);
+        self.rooms.put(room, rate);
+        room.0.line.set(self.settings.clone(), with_rate);
+    }
+}
+
+impl Visit for AdmittedVisitor {
+    fn enter(&self, extensions: &mut Extensions) {
+        extensions.insert(self.pass.clone());
+    }
+
+    fn leave(self: Box<Self>, fields: &mut HeaderMap) {
+        self.told(fields);
+    }
+}
+
+/// A room by its name, whatever file is in force: made by [`Rooms::room`], for `StatusPageBuilder::room`.
+///
+/// ```
+/// use sluicegate_overflow::Rooms;
+/// use sluicegate_overflow::line::MemoryLine;
+/// use sluicegate_tower::room::Room;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let sale = Rooms::new(MemoryLine::new()).room("sale");
+/// let problem = sale.change(Some("5/s"), None).await.unwrap_err().to_string();
+/// assert_eq!(problem, "no rule that is in force has the waiting room \"sale\"");
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct NamedRoom {
+    rooms: Rooms,
+    name: String,
+}
+
+impl NamedRoom {
+    fn new(rooms: Rooms, name: String) -> Self {
+        Self { rooms, name }
+    }
+
+    /// The current room; `None` while no file in force has one of this name. Ask for it each time: another file may have another room.
+    pub fn get(&self) -> Option<WaitingRoom> {
+        self.rooms.find(&self.name)
+    }
+}
+
+impl Room for NamedRoom {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn numbers(&self) -> RoomNumbers {
+        match self.get() {
+            Some(room) => room.numbers(),
+            // All requests pass.
+            None => RoomNumbers::new("open", self.rooms.rate(&self.name).unwrap_or(Quota::per_second(1))),
+        }
+    }
+
+    fn change<'a>(&'a self, rate: Option<&'a str>, mode: Option<&'a str>) -> RoomChange<'a> {
+        Box::pin(async move {
+            let room = self.get().ok_or_else(|| {
+                let problem = format!("no rule that is in force has the waiting room {:?}", self.name);
+                RoomError::Config(ConfigError::new(ConfigErrorKind::Layer, problem))
+            })?;
+            room.change(rate, mode).await
+        })
     }
 }

@@ -13,7 +13,6 @@
 //! the same answers in memory and here.
 
 mod reply;
-mod script;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,8 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use sluicegate_core::algorithm::Rule;
-use sluicegate_core::clock::micros;
-use sluicegate_core::clock::{Clock, SystemClock};
+use sluicegate_core::clock::{Clock, SystemClock, micros};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::store::KeptTask;
 use sluicegate_core::support::lock;
@@ -31,8 +29,7 @@ use sluicegate_redis::{HashSlot, RedisStore};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-use self::reply::{LineSnapshot, answer, known};
-use self::script::SCRIPT;
+use self::reply::{LineSnapshot, SCRIPT, answer, known};
 use crate::line::places::AGAIN_US;
 use crate::line::{
     Line, LineAnswer, LineAsk, LineChange, LineFuture, LineHome, LineMode, LinePlace, LineSettings,

@@ -14,9 +14,9 @@
 //!
 //! When the gate passes ranks a second time, it skips those without a waiting visitor, sixteen with each poll.
 
+use crate::line::active::ArrivalShare;
 use crate::line::pace::WHOLE;
 use crate::line::schedule::{HELD_US, Schedule};
-use crate::line::share::ArrivalShare;
 use crate::line::{LineMode, LinePlace};
 
 /// The span of near turns that should be given to held visitors.

@@ -19,20 +19,18 @@
 
 mod entry;
 mod gate;
-mod standing;
 
 use std::time::Duration;
 
 use sluicegate_core::clock::micros;
 use sluicegate_core::{ConfigError, Quota};
 
+use super::active::{ArrivalShare, Silence};
+use super::settings::LineTime;
 use crate::line::active::Active;
 use crate::line::calendar::PollCalendar;
 use crate::line::pace::{TurnPace, WHOLE};
 use crate::line::places::PlaceList;
-use crate::line::share::ArrivalShare;
-use crate::line::silence::Silence;
-use crate::line::time::LineTime;
 use crate::line::{LineAnswer, LineAsk, LineChange, LineMode, LinePlace, LineSettings, LineStatus};
 
 /// A turn that is at most this far away is given, and its visitor is held until then.

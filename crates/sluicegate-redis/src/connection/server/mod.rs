@@ -5,6 +5,8 @@
 //! own timeouts are off, because the callers bound each call and each attempt to connect, in the same way for all
 //! clients.
 
+#[cfg(feature = "deadpool")]
+mod pool;
 mod tls;
 mod url;
 
@@ -15,7 +17,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_redis::{PoolError, cluster, sentinel};
 use redis::aio::{ConnectionLike, MultiplexedConnection, SendError};
 use redis::cluster::ClusterClientBuilder;
 use redis::io::tcp::TcpSettings;
@@ -28,6 +29,8 @@ use redis::{
 use sluicegate_core::StoreError;
 use tokio::time::timeout;
 
+#[cfg(feature = "deadpool")]
+pub use self::pool::DeadPool;
 pub(crate) use self::tls::TrustedCa;
 use super::failure::store_error;
 
@@ -354,77 +357,6 @@ fn sentinel(
         builder = builder.set_client_to_redis_tls_mode(redis::TlsMode::Secure);
     }
     Ok(builder)
-}
-
-/// A pool of deadpool-redis: of one server, a Sentinel group or a Cluster.
-///
-/// ```
-/// use sluicegate_redis::{DeadPool, RedisStore};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let pool = deadpool_redis::Config::from_url("redis://127.0.0.1:6379").create_pool(None)?;
-/// let store = RedisStore::builder().pool(DeadPool::from(pool))?;
-/// # Ok(())
-/// # }
-/// ```
-///
-/// The store's deadline bounds the wait of a request for a connection of the pool, whatever the pool's own
-/// timeouts are. The pool replaces connections that fail.
-#[derive(Clone)]
-pub struct DeadPool {
-    connection: Arc<dyn Connection>,
-    is_cluster: bool,
-}
-
-impl From<DeadPool> for Target {
-    fn from(pool: DeadPool) -> Self {
-        let DeadPool { connection, is_cluster } = pool;
-        Self(Deployment::Pool { pool: connection, is_cluster })
-    }
-}
-
-impl fmt::Debug for DeadPool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeadPool").field("is_cluster", &self.is_cluster).finish_non_exhaustive()
-    }
-}
-
-/// The three pools have the same methods, but no common trait.
-macro_rules! pools {
-    ($($pool:ty, $is_cluster:literal;)*) => {$(
-        impl From<$pool> for DeadPool {
-            fn from(pool: $pool) -> Self {
-                Self { connection: Arc::new(pool), is_cluster: $is_cluster }
-            }
-        }
-
-        impl Connection for $pool {
-            fn send(&self, command: Cmd) -> RedisFuture<'static, Value> {
-                let pool = self.clone();
-                Box::pin(async move {
-                    let mut connection = pool.get().await.map_err(redis_error)?;
-                    connection.req_packed_command(&command).await?.extract_error()
-                })
-            }
-        }
-    )*};
-}
-
-pools! {
-    deadpool_redis::Pool, false;
-    sentinel::Pool, false;
-    cluster::Pool, true;
-}
-
-fn redis_error(error: PoolError) -> RedisError {
-    match error {
-        PoolError::Backend(error) => error,
-        error @ PoolError::Timeout(_) => {
-            std::io::Error::new(std::io::ErrorKind::TimedOut, error.to_string()).into()
-        }
-        error => (ErrorKind::InvalidClientConfig, "the pool has no connection", error.to_string()).into(),
-    }
 }
 
 #[cfg(test)]
