@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::{get, post};
-use sluicegate::{Decided, Limit, MemoryStore, Policy, RateLimitExt};
+use sluicegate::{Decided, Limit, MemoryStore, Policy, RateLimitExt, RateLimitLayer};
 use sluicegate_examples::listen;
 
 pub(crate) fn app() -> Result<Router, Box<dyn Error>> {
@@ -23,7 +23,7 @@ pub(crate) fn app() -> Result<Router, Box<dyn Error>> {
     Ok(Router::new()
         .route("/", get(|| async { "hello\n" }))
         .route("/login", post(|| async { "welcome\n" }).rate_limit(login))
-        .route("/search", get(find).rate_limit(search))
+        .route("/search", get(find).rate_limit(RateLimitLayer::new(search).decided()))
         .route("/upload", post(|| async { "stored\n" }).rate_limit(upload))
         .route("/payment", get(|| async { "paid\n" }).rate_limit(payment))
         .route("/report", get(|| async { "a long report\n" }).rate_limit(Limit::new(report).cost(10)?))
@@ -33,7 +33,7 @@ pub(crate) fn app() -> Result<Router, Box<dyn Error>> {
         .route("/health", get(|| async { "ok\n" })))
 }
 
-/// Handlers can ask what was decided about their request.
+/// A layer that is `decided()` tells handlers what was decided about their request.
 async fn find(decided: Decided) -> String {
     format!("found nothing; {} searches left right now\n", decided.remaining())
 }

@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use serde_json::json;
 use sluicegate::clock::ManualClock;
 use sluicegate::key::OnMissingKey;
-use sluicegate::{Decided, Limit, MemoryStore, Policy, RateLimitExt, RateLimiter};
+use sluicegate::{Decided, Limit, MemoryStore, Policy, RateLimitExt, RateLimitLayer, RateLimiter};
 use sluicegate_tests::memory::store;
 use tokio::task::JoinSet;
 
@@ -36,7 +36,7 @@ fn app(store: &MemoryStore) -> Router {
     Router::new()
         .route("/", get(|| async { "hello" }))
         .route("/login", post(|| async { "welcome" }).rate_limit(login))
-        .route("/search", get(find).rate_limit(search))
+        .route("/search", get(find).rate_limit(RateLimitLayer::new(search).decided()))
         .route("/upload", post(|| async { "stored" }).rate_limit(upload(store)))
         .route("/payment", get(|| async { "paid" }).rate_limit(payment))
         .route("/report", get(|| async { "a long report" }).rate_limit(report))

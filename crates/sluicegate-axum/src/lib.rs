@@ -7,16 +7,17 @@
 //! use axum::routing::{get, post};
 //! use sluicegate_axum::{Decided, RateLimitExt};
 //! use sluicegate_core::{MemoryStore, Policy};
-//! use sluicegate_tower::Limit;
+//! use sluicegate_tower::{Limit, RateLimitLayer};
 //!
 //! async fn search(decided: Decided) -> String {
 //!     format!("{} searches left", decided.remaining())
 //! }
 //!
 //! let store = MemoryStore::new();
+//! let searches = Policy::token_bucket("search", "10/s burst 20").on(&store)?;
 //! let app: Router = Router::new()
 //!     .route("/login", post(|| async { "hello" }).rate_limit(Policy::sliding_counter("login", "5/min").on(&store)?))
-//!     .route("/search", get(search).rate_limit(Policy::token_bucket("search", "10/s burst 20").on(&store)?))
+//!     .route("/search", get(search).rate_limit(RateLimitLayer::new(searches).decided()))
 //!     // For all routes above: together with their own limits.
 //!     .rate_limit(Limit::new(Policy::gcra("api", "200/min").on(&store)?))
 //!     // Routes that are added later are exempt.
@@ -29,7 +30,8 @@
 //! # When to use it
 //! - In front of routes, method routers and whole routers: [`RateLimitExt::rate_limit`].
 //! - On single handlers, next to their code: the attribute [`rate_limited`] (feature `macros`).
-//! - In handlers that show or log the state of the client's quotas: the extractor [`Decided`].
+//! - In handlers that show or log the state of the client's quotas: the extractor [`Decided`], behind a layer that is
+//!   [`decided()`](sluicegate_tower::RateLimitLayer::decided), or in a handler with the attribute.
 //!
 //! # When not to use it
 //! - Around a server that is not only an axum router: put `RateLimitLayer` of `sluicegate_tower` into its

@@ -16,7 +16,7 @@ use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::policy::{Policy, PolicyMode};
 use sluicegate_core::store::{
     Ask, DecidedBy, DecisionFuture, Event, Listener, Mode, Notice, Place, PreparedPolicy, QuotaStatus,
-    ShortWay, Store, StoreStatus, Subject, judge,
+    ShortAnswer, ShortWay, Store, StoreStatus, Subject, judge,
 };
 use sluicegate_core::wrap::{OutageAnswer, Within, Wrap, or_by_policy};
 use smallvec::SmallVec;
@@ -436,24 +436,15 @@ pub(super) struct ObservedShortWay {
 }
 
 impl ShortWay for ObservedShortWay {
-    fn spend(
-        &self,
-        key: &KeyRef<'_>,
-        cost: u64,
-        told: Option<&dyn Fn(u64, &QuotaStatus)>,
-        otherwise: &dyn Fn() -> DecisionFuture,
-    ) -> DecisionFuture {
+    #[inline]
+    fn spend(&self, key: &KeyRef<'_>, cost: u64) -> Option<ShortAnswer> {
         let begun = lanes::one_in_64().then(Instant::now);
-        // An ask goes through the observed store, which counts it.
-        let count = |at_us: u64, status: &QuotaStatus| {
-            if begun.is_some() || !self.has_counted(key, at_us, status) {
-                self.note((*key, cost), at_us, status, begun);
-            }
-            if let Some(told) = told {
-                told(at_us, status);
-            }
-        };
-        self.within.spend(key, cost, Some(&count), otherwise)
+        // Without an answer, an ask goes through the observed store, which counts it.
+        let answer = self.within.spend(key, cost)?;
+        if begun.is_some() || !self.has_counted(key, answer.at_us(), answer.status()) {
+            self.note((*key, cost), answer.at_us(), answer.status(), begun);
+        }
+        Some(answer)
     }
 
     fn is_at_rest(&self, key: &KeyRef<'_>) -> bool {

@@ -66,7 +66,8 @@ fn by_layer(store: &MemoryStore) -> [MethodRouter; 3] {
         .and(key)
         .build()
         .unwrap();
-    [get(plain).rate_limit(simple), get(plain).rate_limit(full), get(plain).rate_limit(both)]
+    let [simple, full] = [RateLimitLayer::new(simple), RateLimitLayer::new(full)];
+    [simple, full, both].map(|layer| get(plain).rate_limit(layer.decided()))
 }
 
 fn routes([one, two, three]: [MethodRouter; 3]) -> Router {
@@ -153,7 +154,7 @@ async fn settings_of_the_store_hold_for_all_handlers() {
     let attribute = Router::new().route("/simple/{n}", get(simple)).layer(limits);
     let limiter = Policy::gcra("it.agreement.simple", "5/min").on(&other).unwrap();
     let layer = RateLimitLayer::builder(limiter).headers(HeaderFields::Ietf).respond(busy).build().unwrap();
-    let layer = Router::new().route("/simple/{n}", get(plain).rate_limit(layer));
+    let layer = Router::new().route("/simple/{n}", get(plain).rate_limit(layer.decided()));
     for round in 0..8 {
         let seen = send(&attribute, request("/simple/1", 1, None)).await;
         assert_eq!(seen, send(&layer, request("/simple/1", 1, None)).await);

@@ -2,13 +2,14 @@
 
 use axum::Router;
 use axum::routing::get;
-use sluicegate_axum::{Decided, RateLimitExt};
+use sluicegate_axum::{Decided, NotLimited, RateLimitExt};
 use sluicegate_core::Policy;
+use sluicegate_tower::RateLimitLayer;
 
 use crate::support::{request, send, store};
 
 #[tokio::test]
-async fn a_handler_sees_its_decision_and_without_one_answers_500() {
+async fn a_handler_sees_the_decision_of_a_layer_that_tells_it_and_without_one_answers_500() {
     async fn strict(decided: Decided) -> String {
         format!("{} by {}", decided.remaining(), decided.policy().unwrap().name())
     }
@@ -16,8 +17,12 @@ async fn a_handler_sees_its_decision_and_without_one_answers_500() {
         decided.is_some().to_string()
     }
     let limiter = Policy::gcra("search", "5/min").on(store()).unwrap();
-    let limited = Router::new().route("/", get(strict).rate_limit(limiter));
+    let telling = RateLimitLayer::new(limiter.clone()).decided();
+    let limited = Router::new().route("/", get(strict).rate_limit(telling));
     assert_eq!(send(&limited, request("/", 1, None)).await.body, "4 by search");
+    let not_asked = Router::new().route("/", get(strict).rate_limit(limiter));
+    assert_eq!(send(&not_asked, request("/", 1, None)).await.status.as_u16(), 500);
+    assert!(NotLimited.to_string().contains("`.rate_limit(RateLimitLayer::new(limit).decided())`"));
     let seen = send(&Router::new().route("/", get(lenient)), request("/", 1, None)).await;
     assert_eq!((seen.status.as_u16(), &*seen.body), (200, "false"));
     let seen = send(&Router::new().route("/", get(strict)), request("/", 1, None)).await;

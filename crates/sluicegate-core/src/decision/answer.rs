@@ -88,6 +88,59 @@ pub(super) struct AskMoment {
     pub(super) delay_us: u64,
 }
 
+/// The decision of a [short way](crate::store::ShortWay): its moment and the status of its only quota, in a third of the words of a
+/// [`Decision`], which is made [from](Decision::from) it once someone needs one.
+#[must_use = "it says whether the request may go on, and may have spent"]
+#[derive(Debug)]
+pub struct ShortAnswer {
+    at_us: u64,
+    status: QuotaStatus,
+    details: Option<Arc<Details>>,
+}
+
+impl ShortAnswer {
+    /// The status of the quota at this moment, in microseconds of the store's clock.
+    #[inline]
+    pub fn new(at_us: u64, status: QuotaStatus) -> Self {
+        Self { at_us, status, details: None }
+    }
+
+    /// This answer, with the state of its bucket before.
+    pub(crate) fn with_trace(self, trace: Trace) -> Self {
+        let details = Details { traces: few([trace]), ..Details::default() };
+        Self { details: Some(Arc::new(details)), ..self }
+    }
+
+    /// The time of the decision, in microseconds of the store's clock.
+    #[inline]
+    pub fn at_us(&self) -> u64 {
+        self.at_us
+    }
+
+    /// The status of the quota.
+    #[inline]
+    pub fn status(&self) -> &QuotaStatus {
+        &self.status
+    }
+
+    /// The decision without a [receipt](Decision::take_receipt), which stays here.
+    #[inline]
+    pub fn numbers(&self) -> Decision {
+        let mut decision = Decision::single(self.at_us, self.status);
+        decision.receipts = 0;
+        decision
+    }
+}
+
+impl From<ShortAnswer> for Decision {
+    #[inline]
+    fn from(answer: ShortAnswer) -> Self {
+        let mut decision = Self::single(answer.at_us, answer.status);
+        decision.details = answer.details;
+        decision
+    }
+}
+
 impl Clone for Decision {
     #[inline]
     fn clone(&self) -> Self {

@@ -8,6 +8,6 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use self::answer::Decision;
+pub use self::answer::{Decision, ShortAnswer};
 pub use self::status::{Outcome, QuotaStatus};
 pub use crate::receipt::DecidedBy;

@@ -17,9 +17,9 @@ use crate::decision::Decision;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::few::few;
 use crate::key::{AsKey, Key, KeyRef};
-use crate::policy::{Policy, Quotas};
+use crate::policy::{Policy, PolicyMode, Quotas};
 use crate::receipt::Receipt;
-use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy};
+use crate::store::{Ask, DecisionFuture, Mode, PreparedPolicy, ShortAnswer};
 use crate::suspension::{Strikes, change, finished, strikes};
 
 /// A check of one key, which decides when it is awaited.
@@ -118,6 +118,33 @@ impl RateLimiter {
     pub fn peek<K: AsKey>(&self, key: K) -> Check<'_, K> {
         Check { limiter: self, quotas: self.quotas.as_ref(), key, cost: 1, mode: Some(Mode::Peek) }
     }
+}
+
+impl RateLimiter {
+    /// Spends from the bucket of a key if the policy enforces, and one look at the key decides. Otherwise nothing has been spent, there is no
+    /// answer, and a [`check`](Self::check) decides. For middleware, which needs no [`Decision`] for most requests.
+    #[inline]
+    pub fn spend_short<K: AsKey>(&self, key: K, cost: u64) -> Option<ShortAnswer> {
+        key.with_key(|key| match self.find_kept(self.quotas.as_ref()) {
+            Some(policy) => spend_enforced(policy, &key, cost),
+            None => self.spend_late(&key, cost),
+        })
+    }
+
+    /// As `spend_short`, after the policy was replaced, or a key was given quotas: under those of a key there is no short answer.
+    #[inline(never)]
+    fn spend_late(&self, key: &KeyRef<'_>, cost: u64) -> Option<ShortAnswer> {
+        match self.find(self.quotas.as_ref(), Some(*key)) {
+            FoundPolicy::UnderQuotas(_) => None,
+            found => spend_enforced(found.prepared(), key, cost),
+        }
+    }
+}
+
+#[inline]
+fn spend_enforced(policy: &PreparedPolicy, key: &KeyRef<'_>, cost: u64) -> Option<ShortAnswer> {
+    let short = policy.short_way().filter(|_| policy.policy().mode() == PolicyMode::Enforce)?;
+    short.spend(key, cost)
 }
 
 impl<'a, K: AsKey> Check<'a, K> {
@@ -297,9 +324,10 @@ fn decide(
     mode: Option<Mode>,
 ) -> DecisionFuture {
     match policy.short_way() {
-        Some(short) if mode.is_none() => {
-            short.spend(key, cost, None, &move || decide_by_ask(limiter, policy, key, cost))
-        }
+        Some(short) if mode.is_none() => match short.spend(key, cost) {
+            Some(answer) => DecisionFuture::ready(Ok(answer.into())),
+            None => decide_by_ask(limiter, policy, key, cost),
+        },
         // Not in a function: copying words that were just written stalls on store forwarding.
         _ => limiter.decide(&[Ask::new(policy, *key, cost, mode.unwrap_or_else(|| policy.spends()))]),
     }

@@ -9,9 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{
-    Ask, DecisionFuture, Event, Inherit, Listener, PreparedPolicy, QuotaStatus, SharedPermits, Store,
-};
+use super::{Ask, Event, Inherit, Listener, PreparedPolicy, SharedPermits, ShortAnswer, Store};
 use crate::clock::{Clock, SystemClock};
 use crate::error::{ConfigError, ConfigErrorKind, StoreError};
 use crate::key::KeyRef;
@@ -277,26 +275,10 @@ impl fmt::Display for Place {
 ///
 /// It decides as the store does, and leaves all cases to the store that one look at the key does not decide.
 pub trait ShortWay: Send + Sync {
-    /// Spends `cost` units of the key if they fit now, or refuses them, and counts the refusal if it counts towards a suspension. `otherwise`
-    /// asks the store in all other cases; nothing has been spent or counted then.
-    ///
-    /// `told` hears the moment of a decision that was made without an ask, in microseconds of the store's clock, and the status of the
-    /// quota, before the answer is written: a decision is large, and a wrapper that looked at it afterwards would copy it. No lock
-    /// is held meanwhile.
-    ///
-    /// # Errors
-    /// As [`Store::decide`](super::Store::decide).
-    ///
-    /// # Cancel safety
-    /// As [`Store::decide`](super::Store::decide).
-    #[expect(clippy::type_complexity, reason = "a name for it would be one more to learn")]
-    fn spend(
-        &self,
-        key: &KeyRef<'_>,
-        cost: u64,
-        told: Option<&dyn Fn(u64, &QuotaStatus)>,
-        otherwise: &dyn Fn() -> DecisionFuture,
-    ) -> DecisionFuture;
+    /// Spends `cost` units of the key if they fit now, or refuses them, as the store does, and counts the refusal if it counts towards a
+    /// suspension. It leaves all cases that one look at the key does not decide to the store: then nothing has been spent or counted,
+    /// and there is no answer.
+    fn spend(&self, key: &KeyRef<'_>, cost: u64) -> Option<ShortAnswer>;
 
     /// Whether it is certain without a call that this key is at rest under the policy, so that a peek at it can be left out.
     /// By default it is `false`.

@@ -51,7 +51,7 @@ pub use self::permits::{DemandsOf, PermitDemand, PermitGrant, SharedPermits};
 pub use self::prepared::{KnownKeys, Limiters, OwnQuotas, PreparedPolicy, Registry, WeakPolicy};
 pub(crate) use self::prepared::{SuspensionBuckets, make_room, name_taken};
 pub use crate::algorithm::Inherit;
-pub use crate::decision::{DecidedBy, QuotaStatus};
+pub use crate::decision::{DecidedBy, QuotaStatus, ShortAnswer};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::Policy;
 pub use crate::receipt::{SpentPart, Trace};

@@ -5,7 +5,6 @@
 //! 3. The store is asked, and its answer is kept even if the future is dropped: a client that hangs up at once would otherwise cost a
 //!    call each time.
 
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +14,7 @@ use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::store::{
     Ask, DecidedBy, DecisionFuture, DenyCacheStatus, Mode, Notice, OwnQuotas, Place, PreparedPolicy,
-    QuotaStatus, ShortWay, StoreStatus, judge,
+    QuotaStatus, ShortAnswer, ShortWay, StoreStatus, judge,
 };
 use sluicegate_core::wrap::{OwnedAsk, Within, Wrap};
 use sluicegate_core::{ConfigError, Decision, Policy, StoreError};
@@ -342,36 +341,22 @@ struct CachedShortWay {
 }
 
 impl ShortWay for CachedShortWay {
-    fn spend(
-        &self,
-        key: &KeyRef<'_>,
-        cost: u64,
-        told: Option<&dyn Fn(u64, &QuotaStatus)>,
-        otherwise: &dyn Fn() -> DecisionFuture,
-    ) -> DecisionFuture {
+    fn spend(&self, key: &KeyRef<'_>, cost: u64) -> Option<ShortAnswer> {
         let Self { state, .. } = self;
         let id = || state.table.id(self.version, *key);
         if !state.table.is_unknown(id) {
-            return otherwise();
+            return None;
         }
-        let (is_asked, mark, sent_us) = (Cell::new(false), state.table.mark(), state.clock.now_us());
-        let answer = self.within.spend(key, cost, told, &|| {
-            is_asked.set(true);
-            otherwise()
-        });
-        match answer.known() {
-            // An ask goes through the cache, which keeps its answer.
-            _ if is_asked.get() => answer,
-            Some(Ok(decision)) if decision.is_allowed() && decision.remaining() >= cost => {
-                state.asked.fetch_add(1, Ordering::Relaxed);
-                answer
-            }
-            _ => {
-                let ask = Ask::new(&self.policy, *key, cost, Mode::Spend);
-                let question = Question::new(0, &ask, 1, (id(), state.quotas(&ask)), mark);
-                state.answered(answer, question.into_iter().collect::<Questions>(), Probes::new(), sent_us)
-            }
+        let (mark, sent_us) = (state.table.mark(), state.clock.now_us());
+        // Without an answer, an ask goes through the cache, which keeps what it learns.
+        let answer = self.within.spend(key, cost)?;
+        state.asked.fetch_add(1, Ordering::Relaxed);
+        if !answer.status().passed() || answer.status().remaining() < cost {
+            let ask = Ask::new(&self.policy, *key, cost, Mode::Spend);
+            let question = Question::new(0, &ask, 1, (id(), state.quotas(&ask)), mark);
+            state.keep(&question.into_iter().collect::<Questions>(), &Ok(answer.numbers()), sent_us);
         }
+        Some(answer)
     }
 
     fn is_at_rest(&self, key: &KeyRef<'_>) -> bool {

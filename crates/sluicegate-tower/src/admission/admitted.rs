@@ -1,11 +1,21 @@
 //! An admitted request: [`Admitted`].
+//!
+//! Most requests need nothing until their response, or only the numbers of one look at one key ([`Numbers`]). The full
+//! [marks](Marked) of such a request are made when it turns out that its response or a give-back needs them.
+
+use std::sync::{Arc, OnceLock};
 
 use http::{Extensions, Response};
 use http_body::Body;
+use sluicegate_core::store::ShortAnswer;
+use sluicegate_core::{Decision, Key, Policy};
 
 use crate::admission::marks::Marked;
-use crate::admission::set::Limits;
+use crate::admission::set::{BuiltLimits, Limits};
+use crate::limits::finding::RequestAsk;
+use crate::limits::pick::Which;
 use crate::respond::decided::Decided;
+use crate::respond::refusal::is_given_back;
 use crate::settle::SettlingBody;
 use crate::trace::{RequestTrace, TraceFields};
 
@@ -15,32 +25,68 @@ use crate::trace::{RequestTrace, TraceFields};
 /// [`enter`](Self::enter) and the response to [`leave`](Self::leave), as the layer does; other callers do not need these.
 #[derive(Debug)]
 #[must_use = "a response shows where the client stands, and may give back what the request has spent"]
-pub struct Admitted(Option<Box<Marked>>);
+pub struct Admitted(Kept);
+
+/// What an admitted request keeps until its response.
+#[derive(Debug)]
+enum Kept {
+    Nothing,
+    Numbers(Box<Numbers>),
+    Marks(Box<Marked>),
+}
+
+/// The numbers of one look at one key, for a request that a simple limit has admitted.
+#[derive(Debug)]
+pub(super) struct Numbers {
+    /// The limits that the request began with.
+    made: Arc<BuiltLimits>,
+    /// The index of the limit.
+    limit: usize,
+    key: Key,
+    answer: ShortAnswer,
+    policies: Arc<[Arc<Policy>]>,
+    /// Whether an outer layer reads this decision from the response.
+    is_read: bool,
+    /// The decision, once a caller has asked for it.
+    decided: OnceLock<Box<Decided>>,
+}
 
 impl Admitted {
-    /// A request with these marks, if it needs any.
+    /// A request that needs nothing later.
     #[inline]
-    pub(super) fn new(marked: Option<Box<Marked>>) -> Self {
-        Self(marked)
+    pub(super) fn unmarked() -> Self {
+        Self(Kept::Nothing)
+    }
+
+    #[inline]
+    pub(super) fn with_numbers(numbers: Box<Numbers>) -> Self {
+        Self(Kept::Numbers(numbers))
     }
 
     /// An uncounted request.
     pub(super) fn uncounted(limits: &Limits) -> Self {
-        // It has a meter too, so that handlers do not have to distinguish.
-        Self(limits.settings().meters.then(|| Marked::bare(&limits.made)))
+        match limits.settings().meters {
+            // It has a meter too, so that handlers do not have to distinguish.
+            true => Marked::bare(&limits.made).into(),
+            false => Self::unmarked(),
+        }
     }
 
     /// This request, with the fields for its span, if any.
     pub(super) fn traced(self, limits: &Limits, fields: Option<TraceFields>) -> Self {
         let Some(fields) = fields else { return self };
-        let mut marked = self.0.unwrap_or_else(|| Marked::bare(&limits.made));
+        let mut marked = match self.0 {
+            Kept::Nothing => Marked::bare(&limits.made),
+            Kept::Numbers(numbers) => numbers.into_marked(),
+            Kept::Marks(marked) => marked,
+        };
         marked.trace = RequestTrace::Fields(Box::new(fields));
-        Self(Some(marked))
+        marked.into()
     }
 
     /// This request, which has waited for its turn, with the trace of its wait.
     pub(super) fn with_span(mut self, trace: RequestTrace) -> Self {
-        if let (Some(marked), RequestTrace::Span(_)) = (&mut self.0, &trace) {
+        if let (Kept::Marks(marked), RequestTrace::Span(_)) = (&mut self.0, &trace) {
             marked.trace = trace;
         }
         self
@@ -48,22 +94,46 @@ impl Admitted {
 
     /// Keeps the decision for the span of the request with these extensions.
     pub(super) fn trace_in(&mut self, extensions: &Extensions) {
-        if let Some(marked) = &mut self.0 {
+        if let Kept::Marks(marked) = &mut self.0 {
             marked.trace_in(extensions);
         }
     }
 
     /// The decision, if an enforced limit was asked, and if the limits show it or need it later.
     pub fn decided(&self) -> Option<&Decided> {
-        self.0.as_ref()?.decided.as_ref()
+        match &self.0 {
+            Kept::Nothing => None,
+            Kept::Numbers(numbers) => Some(numbers.decided()),
+            Kept::Marks(marked) => marked.decided.as_ref(),
+        }
+    }
+
+    /// Whether [`decided`](Self::decided) has a decision.
+    pub(super) fn is_decided(&self) -> bool {
+        match &self.0 {
+            Kept::Nothing => false,
+            Kept::Numbers(_) => true,
+            Kept::Marks(marked) => marked.decided.is_some(),
+        }
     }
 
     /// Puts the decision into the extensions of the request, for handlers, and notes for inner layers that their decision is
     /// read from the response.
-    #[inline]
     pub fn enter(&mut self, extensions: &mut Extensions) {
-        if let Some(marked) = &mut self.0 {
-            marked.enter(extensions);
+        self.announce(extensions, true);
+    }
+
+    /// Notes for inner layers that their decision is read from the response, and puts the decision into the extensions of the request, if
+    /// it is `asked_for`.
+    #[inline]
+    pub(crate) fn announce(&mut self, extensions: &mut Extensions, asked_for: bool) {
+        match &mut self.0 {
+            Kept::Nothing => {}
+            Kept::Numbers(numbers) => {
+                let decided = || numbers.to_decided();
+                numbers.is_read = numbers.made.announce(decided, extensions, asked_for);
+            }
+            Kept::Marks(marked) => marked.enter(extensions, asked_for),
         }
     }
 
@@ -71,27 +141,85 @@ impl Admitted {
     ///
     /// Limits that [settle](crate::Limit::settle) do so only by its header fields; see [`leave_settling`](Self::leave_settling).
     #[inline]
-    pub fn leave<B>(self, response: Response<B>) -> Response<B> {
+    pub fn leave<B>(self, mut response: Response<B>) -> Response<B> {
+        self.finish(&mut response);
+        response
+    }
+
+    /// As [`leave`](Self::leave), in place: a response that needs nothing is not moved.
+    #[inline]
+    pub(crate) fn finish<B>(self, response: &mut Response<B>) {
         match self.0 {
-            Some(marked) => {
+            Kept::Nothing => {}
+            Kept::Numbers(numbers) => numbers.finish(response),
+            Kept::Marks(marked) => {
                 // Reports limits that would have to delay the body.
-                drop(marked.pacer(&response, false));
-                marked.leave(response, false).0
+                drop(marked.pacer(response, false));
+                marked.finish(response, false);
             }
-            None => response,
         }
     }
 
     /// As [`leave`](Self::leave), with a body that is read as it passes, for limits that [settle](crate::Limit::settle) by it, and that is
     /// limited to its [bandwidth](crate::bandwidth).
-    pub fn leave_settling<B: Body>(self, response: Response<B>) -> Response<SettlingBody<B>> {
+    pub fn leave_settling<B: Body>(self, mut response: Response<B>) -> Response<SettlingBody<B>> {
         match self.0 {
-            Some(marked) => {
+            Kept::Marks(marked) => {
                 let pace = marked.pacer(&response, true);
-                let (response, tap) = marked.leave(response, true);
+                let tap = marked.finish(&mut response, true);
                 response.map(|body| SettlingBody::new(body, tap, pace))
             }
-            None => response.map(SettlingBody::plain),
+            _ => self.leave(response).map(SettlingBody::plain),
         }
+    }
+}
+
+impl From<Box<Marked>> for Admitted {
+    fn from(marked: Box<Marked>) -> Self {
+        Self(Kept::Marks(marked))
+    }
+}
+
+impl Numbers {
+    #[inline]
+    pub(super) fn new(made: &Arc<BuiltLimits>, limit: usize, key: Key, answer: ShortAnswer) -> Box<Self> {
+        let policies = made.policies_of(limit);
+        let (made, decided) = (Arc::clone(made), OnceLock::new());
+        // Written in its place.
+        Box::write(Box::new_uninit(), Self { made, limit, key, answer, policies, is_read: false, decided })
+    }
+
+    /// The decision without a receipt, for those who only read it.
+    #[inline]
+    fn to_decided(&self) -> Decided {
+        Decided::new(self.answer.numbers(), Arc::clone(&self.policies))
+    }
+
+    fn decided(&self) -> &Decided {
+        self.decided.get_or_init(|| Box::new(self.to_decided()))
+    }
+
+    /// The full marks of the request, with the receipt of its spend.
+    #[cold]
+    pub(super) fn into_marked(self: Box<Self>) -> Box<Marked> {
+        let Self { made, limit, key, answer, policies, is_read, .. } = *self;
+        let ask = RequestAsk { limit, which: Which::Known(0), key, cost: made.plan.limits[limit].cost };
+        let decided = Decided::new(Decision::from(answer), policies);
+        let mut marked = Marked::new(&made, ask.into(), Some(decided), Vec::new());
+        marked.is_read = is_read;
+        marked
+    }
+
+    /// Writes the state of the client's quota into the response, if that is all that it needs.
+    #[inline(never)]
+    fn finish<B>(self: Box<Self>, response: &mut Response<B>) {
+        let inside = response.extensions();
+        if self.is_read || !inside.is_empty() && (is_given_back(inside) || inside.get::<Decided>().is_some())
+        {
+            self.into_marked().finish(response, false);
+            return;
+        }
+        let decided = self.to_decided();
+        self.made.write_fields(&decided, response.headers_mut());
     }
 }

@@ -315,8 +315,8 @@ impl<R> LimitsBuilder<R> {
         self
     }
 
-    /// Keeps the decision out of the extensions of requests and responses, which saves allocations. Handlers then do not see
-    /// the decision. A layer around this one does not see it either: it takes the fields for the service's own, and
+    /// Keeps the decision out of the extensions of requests and responses, whatever the layer's
+    /// [`decided`](crate::RateLimitLayer::decided) says. A layer around this one does not see it either: it takes the fields for the service's own, and
     /// keeps its units spent when this layer refuses.
     pub fn without_extensions(mut self) -> Self {
         self.settings.extensions = false;

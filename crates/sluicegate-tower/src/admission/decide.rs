@@ -63,7 +63,7 @@ impl Limits {
     pub fn decide<'a>(&self, request: impl Into<RequestView<'a>>) -> Admission<'a> {
         let request = request.into();
         let mut place = Place::default();
-        let state = self.begin(request, &mut place).map(Some);
+        let state = self.begin(request, &mut place).end().map(Some);
         Admission { place, state, request }
     }
 }

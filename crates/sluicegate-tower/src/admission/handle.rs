@@ -40,6 +40,9 @@ use crate::key::RequestView;
 pub struct LimitsHandle(Arc<Swapped>);
 
 struct Swapped {
+    /// The limits before the first swap, of a layer with limits of its own: such layers are rarely swapped, and read these more cheaply.
+    first: Option<Limits>,
+    is_swapped: AtomicBool,
     limits: ArcSwap<Limits>,
     /// Whether any request has kept limits; until then requests are not searched for them.
     is_kept: AtomicBool,
@@ -55,7 +58,17 @@ pub(crate) struct Kept {
 impl LimitsHandle {
     /// A handle for layers that are made [from](crate::RateLimitLayer) it.
     pub fn new(limits: Limits) -> Self {
-        Self(Arc::new(Swapped { limits: ArcSwap::from_pointee(limits), is_kept: AtomicBool::new(false) }))
+        Self::with_first(None, limits)
+    }
+
+    /// A handle for a layer with limits of its own, which keeps these limits even after a swap.
+    pub(crate) fn of_layer(limits: Limits) -> Self {
+        Self::with_first(Some(limits.clone()), limits)
+    }
+
+    fn with_first(first: Option<Limits>, limits: Limits) -> Self {
+        let (is_swapped, is_kept) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self(Arc::new(Swapped { first, is_swapped, limits: ArcSwap::from_pointee(limits), is_kept }))
     }
 
     /// Whether it is a clone of this one.
@@ -74,22 +87,22 @@ impl LimitsHandle {
     /// [`build`](crate::limits::LimitsBuilder::build) has already checked the new limits, so
     /// a swap cannot fail.
     pub fn swap(&self, limits: Limits) -> Limits {
+        // Relaxed: a thread that learns of the swap otherwise has synchronized with it.
+        self.0.is_swapped.store(true, Ordering::Relaxed);
         Limits::clone(&self.0.limits.rcu(|before| limits.instead_of(before)))
     }
 
     /// The result for a request that does not have to wait, or the wait.
     #[inline]
     pub(crate) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Begun {
-        let current;
-        let limits = match self.kept(request.extensions) {
-            Some(kept) => kept,
-            None => {
-                // Borrowed for a moment, without counting a reference.
-                current = self.0.limits.load();
-                &**current
-            }
-        };
-        limits.begin(request, place)
+        if let Some(kept) = self.kept(request.extensions) {
+            return kept.begin(request, place);
+        }
+        match &self.0.first {
+            Some(first) if !self.0.is_swapped.load(Ordering::Relaxed) => first.begin(request, place),
+            // Borrowed for a moment, without counting a reference.
+            _ => self.0.limits.load().begin(request, place),
+        }
     }
 
     /// The current limits, for requests that reach them later.

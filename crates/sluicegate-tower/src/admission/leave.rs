@@ -1,10 +1,11 @@
 //! Handles the response of an admitted request: it gives units back, settles the cost, and shows the quotas.
 
+use std::mem;
 use std::sync::Arc;
 
 use http::header::RETRY_AFTER;
 use http::response::Parts;
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use smallvec::SmallVec;
 
 use crate::admission::marks::Marked;
@@ -19,31 +20,29 @@ use crate::respond::refusal::is_given_back;
 use crate::settle::layer::{Tap, is_encoded};
 
 impl Marked {
-    /// The response, with the reader of its body, if `reads_body`.
+    /// Completes the response, and returns the reader of its body, if `reads_body`.
     // Not inlined, so that a response without marks is only passed on.
     #[inline(never)]
-    pub(crate) fn leave<B>(
+    pub(super) fn finish<B>(
         mut self: Box<Self>,
-        mut response: Response<B>,
+        response: &mut Response<B>,
         reads_body: bool,
-    ) -> (Response<B>, Option<Box<Tap>>) {
+    ) -> Option<Box<Tap>> {
         let mut tap = None;
         if is_given_back(response.extensions()) {
             // The request was not served, so nothing is charged.
             self.give_back_all();
         } else if self.made.refunds {
-            let (head, body) = response.into_parts();
-            tap = self.change_by(&head, reads_body);
-            response = Response::from_parts(head, body);
+            tap = with_head(response, |head| self.change_by(head, reads_body));
         }
-        self.mark(&mut response);
-        (response, tap)
+        self.mark(response);
+        tap
     }
 
     /// The pacer of the body of this response, if limits delay it and `reads_body`.
     // Apart from the rest, because it is large.
     #[inline]
-    pub(crate) fn pacer<B>(&self, response: &Response<B>, reads_body: bool) -> Option<Pacer> {
+    pub(super) fn pacer<B>(&self, response: &Response<B>, reads_body: bool) -> Option<Pacer> {
         let holds = self.holds.as_ref()?;
         // A connection that continues with another protocol has no body.
         let is_over = response.status() == StatusCode::SWITCHING_PROTOCOLS;
@@ -114,13 +113,10 @@ impl Marked {
             return self.mark_with(inner, response);
         }
         // A decision is large, so it is not moved.
-        let shown = Shown::of(decided);
-        let BuiltLimits { settings, known, .. } = &*self.made;
-        let line = || known.policy_line(&decided.policies);
-        write(response.headers_mut(), &settings.style, shown, shown.wait, &line, Already::Theirs);
+        self.made.write_fields(decided, response.headers_mut());
         // This allocates, so it is done only if the decision is read.
         if (self.is_read || !decided.is_allowed())
-            && settings.extensions
+            && self.made.settings.extensions
             && let Some(decided) = self.decided.take()
         {
             response.extensions_mut().insert(decided);
@@ -167,4 +163,25 @@ impl Marked {
             *decided = after;
         }
     }
+}
+
+impl BuiltLimits {
+    /// Writes the state of the client's quotas by this decision, the only one on the request.
+    pub(super) fn write_fields(&self, decided: &Decided, headers: &mut HeaderMap) {
+        let shown = Shown::of(decided);
+        let line = || self.known.policy_line(&decided.policies);
+        write(headers, &self.settings.style, shown, shown.wait, &line, Already::Theirs);
+    }
+}
+
+/// Lends the head of a response.
+fn with_head<B, T>(response: &mut Response<B>, read: impl FnOnce(&Parts) -> T) -> T {
+    let mut head = Response::new(()).into_parts().0;
+    (head.status, head.version) = (response.status(), response.version());
+    head.headers = mem::take(response.headers_mut());
+    head.extensions = mem::take(response.extensions_mut());
+    let result = read(&head);
+    *response.headers_mut() = head.headers;
+    *response.extensions_mut() = head.extensions;
+    result
 }

@@ -4,7 +4,6 @@ use std::mem;
 use std::sync::Arc;
 
 use http::Extensions;
-use sluicegate_core::Decision;
 
 use crate::admission::asks::RequestAsks;
 use crate::admission::body_holds::BodyHolds;
@@ -40,10 +39,9 @@ impl Marked {
     pub(super) fn new(
         made: &Arc<BuiltLimits>,
         asks: RequestAsks,
-        decision: Option<Decision>,
+        decided: Option<Decided>,
         trials: Vec<Arc<Trial>>,
     ) -> Box<Self> {
-        let decided = decision.map(|decision| asks.label(made, decision));
         // Written in its place, because a decision is large.
         let mut marked = Box::write(
             Box::new_uninit(),
@@ -85,7 +83,7 @@ impl Marked {
         self.trace = RequestTrace::begin(|| known.or_else(decided), extensions);
     }
 
-    pub(crate) fn enter(&mut self, extensions: &mut Extensions) {
+    pub(super) fn enter(&mut self, extensions: &mut Extensions, asked_for: bool) {
         self.trace.enter(extensions);
         if let Some(meter) = self.meter.as_ref().filter(|_| self.made.settings.meters) {
             meter.enter(extensions);
@@ -93,20 +91,32 @@ impl Marked {
         if let Some(holds) = &self.holds {
             holds.hold_upload(&self.made, extensions);
         }
-        let Some(decided) = &self.decided else { return };
-        self.is_read = match self.made.settings.extensions {
-            // A decision that a handler sees is an announcement, too.
-            true => {
-                // Looked for before anything is written there, because reading what was just written stalls.
-                let is_announced = extensions.get::<Announced>().is_some();
-                extensions.insert(decided.clone()).is_some() || is_announced
-            }
-            false => {
+        if let Some(decided) = &self.decided {
+            self.is_read = self.made.announce(|| decided.clone(), extensions, asked_for);
+        }
+    }
+}
+
+impl BuiltLimits {
+    /// Tells the layers further in that their decision is read from the response, and the handler the decision, if it is `asked_for`. Returns
+    /// whether a layer further out reads this decision.
+    #[inline]
+    pub(super) fn announce(
+        &self,
+        decided: impl FnOnce() -> Decided,
+        extensions: &mut Extensions,
+        asked_for: bool,
+    ) -> bool {
+        match (self.settings.extensions, asked_for) {
+            (true, false) => {}
+            (true, true) => _ = extensions.insert(decided()),
+            (false, _) => {
                 // The outer layer will not read this decision.
-                let report = |outer| self.made.report_double(outer, decided);
-                let is_around = extensions.get::<Decided>().map(report).is_some();
-                extensions.insert(Announced).is_some() || is_around
+                if let Some(outer) = extensions.get::<Decided>() {
+                    self.report_double(outer, &decided());
+                }
             }
-        };
+        }
+        extensions.insert(Announced).is_some()
     }
 }

@@ -149,11 +149,11 @@ impl Limits {
             (false, true) => return Ok(Admitted::uncounted(self)),
             (false, false) => Stop::Plain(RefusalReason::Outage),
             (true, false) => Stop::Decided(decided),
-            (true, true) if !self.made.marks => return Ok(Admitted::new(None)),
+            (true, true) if !self.made.marks => return Ok(Admitted::unmarked()),
             (true, true) => {
                 let mut marked = Marked::bare(&self.made);
                 marked.decided = Some(decided);
-                return Ok(Admitted::new(Some(marked)));
+                return Ok(marked.into());
             }
         };
         Err(self.refuse(None, stop))

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `set`, `builder`, `check` | before any request: limits with their settings, checked |
 //! | `handle` | the current limits, which are swapped as a whole |
-//! | `begin` | decides by a single plain limit |
-//! | `way`, `progress` | decide by any other limits: the stages of a request that may wait, and what it asks |
+//! | `begin` | decides by one look at a key, if a simple limit is the only one that applies |
+//! | `way` | decides by any other limits: what a request asks, and the stages in which it may wait |
 //! | `asks`, `together` | the limiters that a request asks, and their policies |
 //! | `admitted`, `refused` | the two ends |
 //! | `marks`, `body_holds`, `leave`, `restate` | the admitted request and its response |
@@ -39,7 +39,6 @@ mod leave;
 pub(crate) mod marks;
 pub(crate) mod met;
 pub(crate) mod meter;
-mod progress;
 pub(crate) mod refused;
 mod report;
 pub(crate) mod restate;

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use sluicegate_core::store::{Event, Subject, Undecided};
 use sluicegate_core::{ConfigError, Outcome, Policy};
 
+use crate::admission::admitted::Admitted;
+use crate::admission::refused::Refused;
 use crate::admission::set::{BuiltLimits, Limits};
-use crate::admission::way::RequestEnd;
 use crate::key::RequestView;
 use crate::respond::decided::Decided;
 use crate::trace;
@@ -38,9 +39,18 @@ impl Timed {
 
 impl Limits {
     /// Reports a decision to the store, if routes are counted, and to the span of the request.
-    pub(super) fn report(&self, request: RequestView<'_>, end: &mut RequestEnd, timed: Option<&Timed>) {
+    pub(super) fn report(
+        &self,
+        request: RequestView<'_>,
+        end: Result<&mut Admitted, &mut Refused>,
+        timed: Option<&Timed>,
+    ) {
         if let Some(timed) = timed {
-            self.tell_route(request, end, timed);
+            let outcome = match &end {
+                Ok(admitted) => admitted.is_decided().then_some(Outcome::Allowed),
+                Err(refused) => refused.decided().map(|decided| decided.outcome()),
+            };
+            self.report_route(request, outcome, timed);
         }
         if trace::is_on() {
             match end {
@@ -52,11 +62,7 @@ impl Limits {
 
     /// Reports the decision and the route of a request to the store of the first limit, if routes are counted. Requests without a decision
     /// are reported elsewhere, with the reason.
-    fn tell_route(&self, request: RequestView<'_>, end: &RequestEnd, timed: &Timed) {
-        let outcome = match end {
-            Ok(admitted) => admitted.decided().map(|_| Outcome::Allowed),
-            Err(refused) => refused.decided().map(|decided| decided.outcome()),
-        };
+    fn report_route(&self, request: RequestView<'_>, outcome: Option<Outcome>, timed: &Timed) {
         let first = self.plan().limits.first();
         if let (Some(outcome), Some(limit)) = (outcome, first) {
             limit.source.store().notice(&Event::Routed {

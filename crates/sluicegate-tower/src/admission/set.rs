@@ -3,7 +3,9 @@
 use std::fmt;
 use std::sync::{Arc, Once};
 
+use sluicegate_core::limiter::policies;
 use sluicegate_core::support::Seldom;
+use sluicegate_core::{Decision, Policy};
 
 use crate::admission::check;
 use crate::admission::shadow::{ShadowCount, Shadows};
@@ -15,6 +17,7 @@ use crate::limits::IntoLimit;
 use crate::limits::door::FrontDoor;
 use crate::limits::group::Group;
 use crate::limits::plan::LimitPlan;
+use crate::respond::decided::Decided;
 use crate::respond::headers::HeaderFields;
 use crate::respond::headers::style::Style;
 use crate::respond::stop::Spread;
@@ -77,6 +80,10 @@ pub(crate) struct BuiltLimits {
     pub(crate) holds_requests: bool,
     /// Whether requests need marks until their responses.
     pub(super) marks: bool,
+    /// Whether these marks may give units back or change them, and not only show them.
+    pub(super) keeps_spends: bool,
+    /// Whether a request has nothing to ask but one simple limit.
+    pub(super) is_one_simple: bool,
     pub(super) known: PolicyCache,
     pub(super) mistake: Seldom,
     /// Guards the warning that another layer counts with the same policy.
@@ -96,7 +103,7 @@ pub(crate) struct LimitsSettings {
     pub(crate) style: Style,
     /// Returns the seconds that are added to the wait of a refusal.
     pub(crate) spread: Option<Spread>,
-    /// Whether requests carry the decision in their extensions, and responses if it is read there.
+    /// Whether responses carry the decision in their extensions if it is read there, and requests if handlers ask for it.
     pub(crate) extensions: bool,
     /// Whether requests carry a [`Meter`](crate::Meter).
     pub(super) meters: bool,
@@ -145,9 +152,12 @@ impl Limits {
             |which: fn(Direction) -> bool| plan.limits.iter().any(|limit| limit.bandwidth.is_some_and(which));
         let (holds_requests, holds_responses) = (holds(Direction::is_up), holds(Direction::is_down));
         let mut settles = plan.limits.iter().filter_map(|limit| limit.settle.as_ref()).peekable();
+        let keeps_meters = settings.meters || settles.peek().is_some();
         let made = BuiltLimits {
             refunds,
-            keeps_meters: settings.meters || settles.peek().is_some(),
+            keeps_meters,
+            keeps_spends: refunds || keeps_meters,
+            is_one_simple: settings.door.is_none() && plan.is_one_simple(),
             reads_bodies: holds_responses || settles.any(|settle| settle.reads_body()),
             holds_requests,
             marks: refunds || holds_requests || holds_responses || settings.mark_responses(),
@@ -218,6 +228,19 @@ impl Limits {
 
     pub(super) fn shadows(&self) -> &Shadows {
         &self.carried.shadows
+    }
+}
+
+impl BuiltLimits {
+    /// The current policy of the limit at this index, which has only one.
+    #[inline]
+    pub(super) fn policies_of(&self, limit: usize) -> Arc<[Arc<Policy>]> {
+        policies(self.plan.limits[limit].source.known())
+    }
+
+    /// The decision with that policy.
+    pub(super) fn label_of(&self, limit: usize, decision: Decision) -> Decided {
+        Decided::new(decision, self.policies_of(limit))
     }
 }
 

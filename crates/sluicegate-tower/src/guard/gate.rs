@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use tokio::time::Sleep;
 
-use super::service::Queue;
+use super::service::{ONCE, Queue};
 use crate::guard::Place;
 
 /// The part of a layer that treats a call: before it is made, and after its response.
@@ -63,6 +63,25 @@ pub trait Gate<Req, Res, E>: Clone + sealed::Sealed {
     #[doc(hidden)]
     fn enter(&self, pass: &mut Self::Pass, request: &mut Req) {
         _ = (pass, request);
+    }
+
+    /// Polls the call that is made, and completes its answer.
+    #[doc(hidden)]
+    #[inline]
+    fn poll_call<F>(
+        call: Pin<&mut F>,
+        pass: &mut Option<Self::Pass>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Self::Response, Self::Error>>
+    where
+        F: Future<Output = Result<Res, E>>,
+    {
+        let response = ready!(call.poll(cx));
+        let pass = pass.take().expect(ONCE);
+        Poll::Ready(match response {
+            Ok(response) => Ok(Self::after(pass, response)),
+            Err(error) => Err(Self::failed_after(pass, error)),
+        })
     }
 
     /// Called when the service has answered.

@@ -146,12 +146,7 @@ where
                     }
                 }
                 StateProj::Calling { inner, pass } => {
-                    let response = ready!(inner.poll(cx));
-                    let pass = pass.take().expect(ONCE);
-                    return Poll::Ready(match response {
-                        Ok(response) => Ok(L::after(pass, response)),
-                        Err(error) => Err(L::failed_after(pass, error)),
-                    });
+                    return L::poll_call(inner, pass, cx);
                 }
                 StateProj::Refused { answer } => return Poll::Ready(answer.take().expect(ONCE)),
             };
@@ -160,7 +155,7 @@ where
     }
 }
 
-const ONCE: &str = "a response future is polled until it is ready, once";
+pub(crate) const ONCE: &str = "a response future is polled until it is ready, once";
 
 impl<S, Req, L> fmt::Debug for ResponseFuture<S, Req, L>
 where

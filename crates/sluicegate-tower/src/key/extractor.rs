@@ -7,6 +7,7 @@ use sluicegate_core::key::KeyKind;
 
 use crate::key::extraction::{Extraction, RequestView};
 use crate::key::form::KeyForm;
+use crate::key::ip::PeerIp;
 
 /// Finds the key of the bucket that a request spends from.
 ///
@@ -67,6 +68,12 @@ pub trait KeyExtractor: Send + Sync + 'static {
     /// The forms in which an operator writes its keys, so that a status page can look one up without a request. Default: as text.
     fn forms(&self) -> Vec<KeyForm> {
         vec![KeyForm::text()]
+    }
+
+    /// This extractor, if its keys are the addresses of peers.
+    #[doc(hidden)]
+    fn peers(&self) -> Option<PeerIp> {
+        None
     }
 
     /// This extractor, only with keys that `is_good` accepts. Other requests have no key, so that [`or`](Self::or) tries the
@@ -150,6 +157,10 @@ macro_rules! pointer {
 
             fn is_invented(&self) -> bool {
                 (**self).is_invented()
+            }
+
+            fn peers(&self) -> Option<PeerIp> {
+                (**self).peers()
             }
 
             fn forms(&self) -> Vec<KeyForm> {

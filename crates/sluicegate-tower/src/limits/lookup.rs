@@ -58,7 +58,7 @@ impl PendingLookup {
 
 /// Continues with the terms of a limit: extracts the key.
 #[inline]
-pub(super) fn extract(
+pub(crate) fn extract(
     plan: &LimitPlan,
     terms: Result<AskTerms, WalkStep>,
     request: RequestView<'_>,

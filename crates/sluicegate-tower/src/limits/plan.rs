@@ -58,6 +58,11 @@ impl LimitPlan {
         }
         Self { limits: limits.into(), steps: steps.into() }
     }
+
+    /// Whether it is one simple limit that applies to every request.
+    pub(crate) fn is_one_simple(&self) -> bool {
+        matches!(&*self.limits, [only] if self.steps.len() == 1 && only.is_unconditional() && only.is_simple())
+    }
 }
 
 impl PlanStep {

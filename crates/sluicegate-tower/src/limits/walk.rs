@@ -28,6 +28,11 @@ pub(crate) enum WalkStep {
 }
 
 impl Walk {
+    /// A walk after its last limit.
+    pub(crate) fn over() -> Self {
+        Self { next: usize::MAX, ..Self::default() }
+    }
+
     /// The next limit with conditions that hold.
     #[inline]
     pub(crate) fn applying(&mut self, plan: &LimitPlan, request: RequestView<'_>) -> Option<usize> {

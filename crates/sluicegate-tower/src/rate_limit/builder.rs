@@ -112,7 +112,7 @@ impl<R> LimitsBuilder<Responding<R>> {
     /// As [`LimitsBuilder::build`](LimitsBuilder#method.build).
     pub fn build(self) -> Result<RateLimitLayer<R>, ConfigError> {
         let (limits, Responding(respond)) = self.finish()?;
-        Ok(RateLimitLayer::of(LimitsHandle::new(limits), respond))
+        Ok(RateLimitLayer::of(LimitsHandle::of_layer(limits), respond))
     }
 }
 

@@ -1,12 +1,15 @@
 //! The steps of a request through the limits of a [`RateLimitLayer`], as through any [`Gate`].
 
+use std::future::Future;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use http::{Request, Response};
 
 use crate::admission::admitted::Admitted;
-use crate::admission::refused::Answering;
-use crate::admission::way::{HeldRequest, RequestEnd};
+use crate::admission::refused::{Answering, Refused};
+use crate::admission::way::{HeldRequest, Reached};
+use crate::guard::service::ONCE;
 use crate::guard::{Gate, Next, Place, Step, sealed};
 use crate::rate_limit::layer::RateLimitLayer;
 use crate::respond::refusal::Respond;
@@ -42,8 +45,9 @@ where
     #[inline]
     fn begin(&self, request: &Request<B>, place: &mut Place) -> Next<Self, Request<B>, Response<ResB>, E> {
         match self.0.limits.begin(request.into(), place) {
-            Ok(end) => self.ends(end, request),
-            Err(waiting) => Step::Wait(LayerWait::Way(waiting)),
+            Reached::Admitted(admitted) => Step::Go(admitted),
+            Reached::Refused(refused) => self.answer(refused, request),
+            Reached::Waits(held) => Step::Wait(LayerWait::Way(held)),
         }
     }
 
@@ -57,12 +61,14 @@ where
         let request = &*request;
         match wait {
             LayerWait::Way(waiting) => {
-                let end = ready!(waiting.poll(cx, request.into(), place));
-                if end.is_err() {
-                    // The responder takes a place in another queue.
-                    *place = Place::default();
-                }
-                Poll::Ready(self.ends(end, request))
+                Poll::Ready(match ready!(waiting.poll(cx, request.into(), place)) {
+                    Ok(admitted) => Step::Go(admitted),
+                    Err(refused) => {
+                        // The responder takes a place in another queue.
+                        *place = Place::default();
+                        self.answer(refused, request)
+                    }
+                })
             }
             LayerWait::Answer(answering) => {
                 let answer = answering.poll(cx, request.into(), &*self.0.respond, place);
@@ -73,12 +79,32 @@ where
 
     #[inline]
     fn enter(&self, pass: &mut Admitted, request: &mut Request<B>) {
-        pass.enter(request.extensions_mut());
+        pass.announce(request.extensions_mut(), self.0.tells_handlers);
     }
 
     #[inline]
     fn after(pass: Admitted, response: Response<ResB>) -> Response<ResB> {
         pass.leave(response)
+    }
+
+    #[inline]
+    fn poll_call<F>(
+        call: Pin<&mut F>,
+        pass: &mut Option<Admitted>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Response<ResB>, E>>
+    where
+        F: Future<Output = Result<Response<ResB>, E>>,
+    {
+        let mut polled = call.poll(cx);
+        // In place, because a response is large.
+        if let Poll::Ready(answer) = &mut polled {
+            let pass = pass.take().expect(ONCE);
+            if let Ok(response) = answer {
+                pass.finish(response);
+            }
+        }
+        polled
     }
 
     fn failed(error: E) -> E {
@@ -87,25 +113,20 @@ where
 }
 
 impl<R> RateLimitLayer<R> {
-    /// The last step of a request that the limits have decided.
-    #[inline]
-    fn ends<B, ResB, E>(
+    /// Answers a request that the limits have refused.
+    #[cold]
+    fn answer<B, ResB, E>(
         &self,
-        end: RequestEnd,
+        refused: Box<Refused>,
         request: &Request<B>,
     ) -> Next<Self, Request<B>, Response<ResB>, E>
     where
         R: Respond<ResB>,
     {
-        match end {
-            Ok(admitted) => Step::Go(admitted),
-            Err(refused) => match refused
-                .with(self.0.within.limits(), request.into())
-                .answer(request.into(), &*self.0.respond)
-            {
-                Ok(response) => Step::Refuse(Ok(response)),
-                Err(answering) => Step::Wait(LayerWait::Answer(Box::new(answering))),
-            },
+        let refused = refused.with(self.0.within.limits(), request.into());
+        match refused.answer(request.into(), &*self.0.respond) {
+            Ok(response) => Step::Refuse(Ok(response)),
+            Err(answering) => Step::Wait(LayerWait::Answer(Box::new(answering))),
         }
     }
 }

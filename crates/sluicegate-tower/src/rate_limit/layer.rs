@@ -51,6 +51,8 @@ pub struct RateLimitLayer<R = ProblemJson>(pub(super) Arc<LayerParts<R>>);
 pub(super) struct LayerParts<R> {
     pub(super) limits: LimitsHandle,
     pub(super) respond: Arc<R>,
+    /// Whether handlers find the decision in the extensions of their request.
+    pub(super) tells_handlers: bool,
     /// The limits of inner layers.
     pub(super) within: LayersWithin,
 }
@@ -64,18 +66,19 @@ impl RateLimitLayer {
 
 impl<R> RateLimitLayer<R> {
     pub(crate) fn of(limits: LimitsHandle, respond: R) -> Self {
-        Self(Arc::new(LayerParts { limits, respond: Arc::new(respond), within: LayersWithin::default() }))
+        let (respond, within) = (Arc::new(respond), LayersWithin::default());
+        Self(Arc::new(LayerParts { limits, respond, tells_handlers: false, within }))
     }
 
     /// The layer for a service of its own, with the same limits.
     pub(crate) fn apart(&self) -> Self {
+        self.telling_handlers(self.0.tells_handlers)
+    }
+
+    fn telling_handlers(&self, tells_handlers: bool) -> Self {
         let LayerParts { limits, respond, .. } = &*self.0;
-        let own = LayerParts {
-            limits: limits.clone(),
-            respond: Arc::clone(respond),
-            within: LayersWithin::default(),
-        };
-        Self(Arc::new(own))
+        let (limits, respond, within) = (limits.clone(), Arc::clone(respond), LayersWithin::default());
+        Self(Arc::new(LayerParts { limits, respond, tells_handlers, within }))
     }
 
     /// The limits of this layer, to inspect them, to explain a request, and to swap them while the layer serves.
@@ -101,6 +104,21 @@ impl<R> RateLimitLayer<R> {
     /// ```
     pub fn shadow_counts(&self) -> Vec<ShadowCount> {
         self.0.limits.current().shadow_counts()
+    }
+
+    /// This layer, with the decision in the extensions of each request that it admits: handlers take it as [`Decided`](crate::rate_limit::Decided). Default: no
+    /// handler asks for it, which saves an allocation.
+    ///
+    /// ```
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::RateLimitLayer;
+    ///
+    /// let layer = RateLimitLayer::new(Policy::gcra("api", "100/min").on(&MemoryStore::new())?).decided();
+    /// # Ok::<(), sluicegate_core::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn decided(self) -> Self {
+        self.telling_handlers(true)
     }
 
     /// This layer, reading the bodies of responses as well, for limits that [settle](Limit::settle) by them or [hold](Limit::bandwidth) them.
@@ -144,7 +162,7 @@ impl<S, R> Layer<S> for RateLimitLayer<R> {
 
 impl From<Limits> for RateLimitLayer {
     fn from(limits: Limits) -> Self {
-        LimitsHandle::new(limits).into()
+        LimitsHandle::of_layer(limits).into()
     }
 }
 

@@ -16,8 +16,8 @@ use sluicegate_core::{Decision, Outcome, Policy};
 
 /// The decision of a layer about a request, and its policies.
 ///
-/// Handlers find the decision of the innermost layer in the extensions of their request; with the feature `axum` it
-/// is an extractor. A response carries the joined decision of all layers: a refusal always, and any other response if a layer
+/// Handlers find the decision of the innermost layer that is [`decided()`](crate::RateLimitLayer::decided) in the extensions of their
+/// request; with the feature `axum` it is an extractor. A response carries the joined decision of all layers: a refusal always, and any other response if a layer
 /// of ours or outer middleware has [asked for it](Self::ask_for).
 /// It derefs to [`Decision`], and names the policies and quotas that the numbers belong to:
 ///

@@ -11,7 +11,8 @@ use sluicegate_core::support::Seldom;
 
 use crate::respond::decided::Decided;
 
-/// The rejection of a handler that takes [`Decided`] when no limit applied to the request: 500. The log says how to mend it.
+/// The rejection of a handler that takes [`Decided`] when no limit applied to the request, or its layer does not tell handlers the
+/// [decision](crate::RateLimitLayer::decided): 500. The log says how to mend it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotLimited;
@@ -19,7 +20,8 @@ pub struct NotLimited;
 impl fmt::Display for NotLimited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "no rate limit applied to this request: put `.rate_limit(..)` on the route, behind its methods, or take an \
+            "no rate limit applied to this request, or its layer keeps no decision for handlers: put \
+             `.rate_limit(RateLimitLayer::new(limit).decided())` on the route, behind its methods, or take an \
              `Option<Decided>`",
         )
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::status_after;
 use crate::algorithm::{Looked, Rule, SpendState, State};
-use crate::decision::{Decision, QuotaStatus};
+use crate::decision::ShortAnswer;
 use crate::key::KeyRef;
 use crate::memory::buckets::{Bucket, Buckets};
 use crate::memory::change::trace;
@@ -18,7 +18,7 @@ use crate::memory::logs::Logs;
 use crate::memory::slot::KeyRule;
 use crate::memory::table::{Locked, SlotWords, Table, state_words};
 use crate::policy::PolicyMode;
-use crate::store::{DecisionFuture, PreparedPolicy, ShortWay};
+use crate::store::{PreparedPolicy, ShortWay};
 
 /// The one bucket of a policy.
 pub(in crate::memory) struct OnlyBucket {
@@ -89,31 +89,24 @@ impl OnlyBucket {
             && shard.spend_one_of_several(hash, now_us)
     }
 
-    /// Decides by one look at the key, or by the other ways if it is not enough.
+    /// Decides by one look at the key, if it is enough.
     #[inline(always)]
-    fn answer(&self, key: KeyRef<'_>, cost: u64, (told, otherwise): ShortCallers<'_>) -> DecisionFuture {
+    fn answer(&self, key: KeyRef<'_>, cost: u64) -> Option<ShortAnswer> {
         let key = self.context.hashed(key);
         if self.is_beside(key) {
-            return otherwise();
+            return None;
         }
-        let (asked, by) = ((key, cost), (told, otherwise));
-        match self.bucket.home() {
-            Home::Narrow(table) => decided(self.spend_in(table, asked), cost, by),
-            Home::Wide(table) => decided(self.spend_in(table, asked), cost, by),
-            Home::NarrowOwn(table) => decided(self.spend_in(table, asked), cost, by),
-            Home::WideOwn(table) => decided(self.spend_in(table, asked), cost, by),
-            Home::Logs(logs) if !self.bucket.accounts() => decided(self.spend_in_log(logs, asked), cost, by),
-            Home::NarrowKept(table) => match self.spend_kept(table, asked) {
-                Some(decision) => {
-                    if let Some(told) = told {
-                        told(decision.at_us(), decision.deciding());
-                    }
-                    DecisionFuture::ready(Ok(decision))
-                }
-                None => otherwise(),
-            },
-            Home::Logs(_) | Home::KeptOwn(_) => otherwise(),
-        }
+        let asked = (key, cost);
+        let (now_us, spent) = match self.bucket.home() {
+            Home::Narrow(table) => self.spend_in(table, asked),
+            Home::Wide(table) => self.spend_in(table, asked),
+            Home::NarrowOwn(table) => self.spend_in(table, asked),
+            Home::WideOwn(table) => self.spend_in(table, asked),
+            Home::Logs(logs) if !self.bucket.accounts() => self.spend_in_log(logs, asked),
+            Home::NarrowKept(table) => return self.spend_kept(table, asked),
+            Home::Logs(_) | Home::KeptOwn(_) => None,
+        }?;
+        Some(ShortAnswer::new(now_us, status_after((0, 0), &spent, cost)))
     }
 
     /// Spends from a table; returns the moment and the state of the key then.
@@ -137,7 +130,7 @@ impl OnlyBucket {
 
     /// Spends from a table with accounts, and returns the data of a receipt.
     #[inline(never)]
-    fn spend_kept(&self, table: &Table<3, 2, true>, (key, cost): (HashedKey, u64)) -> Option<Decision> {
+    fn spend_kept(&self, table: &Table<3, 2, true>, (key, cost): (HashedKey, u64)) -> Option<ShortAnswer> {
         let (bucket, rule) = (&*self.bucket, &self.rule);
         let hash = self.context.hash(bucket.salt, key);
         let mut set = table.lock(table.set_of(hash));
@@ -151,14 +144,14 @@ impl OnlyBucket {
         let status = status_after((0, 0), &spent, cost);
         if !spent.passed {
             drop(set);
-            return self.refuses(key, now_us).then(|| Decision::single(now_us, status));
+            return self.refuses(key, now_us).then(|| ShortAnswer::new(now_us, status));
         }
         let account = bucket.account_of(rule, &before, now_us);
         let after = SlotWords { state: spent.state, account, ..before };
         set.put(slot, hash, after, &bucket.rules, now_us);
         drop(set);
         let spend = trace((bucket, rule), before.state, after, account.birth(), now_us);
-        Some(Decision::single(now_us, status).with_traces([spend]))
+        Some(ShortAnswer::new(now_us, status).with_trace(spend))
     }
 
     /// Spends from a log.
@@ -175,33 +168,13 @@ impl OnlyBucket {
 }
 
 impl ShortWay for OnlyBucket {
-    fn spend(
-        &self,
-        key: &KeyRef<'_>,
-        cost: u64,
-        told: Option<&dyn Fn(u64, &QuotaStatus)>,
-        otherwise: &dyn Fn() -> DecisionFuture,
-    ) -> DecisionFuture {
-        self.answer(*key, cost, (told, otherwise))
+    fn spend(&self, key: &KeyRef<'_>, cost: u64) -> Option<ShortAnswer> {
+        self.answer(*key, cost)
     }
 
     fn is_at_rest(&self, key: &KeyRef<'_>) -> bool {
         self.buckets.is_at_rest(|| self.context.hashed(*key))
     }
-}
-
-/// The callers of a short way: the one that is told of its decision, and the one that decides otherwise.
-type ShortCallers<'a> = (Option<&'a dyn Fn(u64, &QuotaStatus)>, &'a dyn Fn() -> DecisionFuture);
-
-/// The answer after a look, or by the other ways if the look was not enough.
-#[inline]
-fn decided(spent: Option<(u64, Looked)>, cost: u64, (told, otherwise): ShortCallers<'_>) -> DecisionFuture {
-    let Some((now_us, spent)) = spent else { return otherwise() };
-    if let Some(told) = told {
-        told(now_us, &status_after((0, 0), &spent, cost));
-    }
-    // Made again, in its place: copying words that were just written stalls on store forwarding.
-    DecisionFuture::ready(Ok(Decision::single(now_us, status_after((0, 0), &spent, cost))))
 }
 
 /// Spends from one set of a table at this moment, read under its lock; returns the moment and the state of the key then. `None` if one

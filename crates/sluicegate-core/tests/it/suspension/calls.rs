@@ -8,7 +8,7 @@ use std::time::Duration;
 use sluicegate_core::clock::{Clock, ManualClock};
 use sluicegate_core::key::KeyRef;
 use sluicegate_core::limiter::Inherit;
-use sluicegate_core::store::{Ask, DecisionFuture, PreparedPolicy, QuotaStatus, ShortWay};
+use sluicegate_core::store::{Ask, DecisionFuture, PreparedPolicy, ShortAnswer, ShortWay};
 use sluicegate_core::wrap::{Within, Wrap};
 use sluicegate_core::{ConfigError, MemoryStore, Outcome, Policy, RateLimiter, Store};
 
@@ -54,14 +54,8 @@ impl Wrap for Later {
 struct AtRest(Arc<dyn ShortWay>);
 
 impl ShortWay for AtRest {
-    fn spend(
-        &self,
-        _: &KeyRef<'_>,
-        _: u64,
-        _: Option<&dyn Fn(u64, &QuotaStatus)>,
-        otherwise: &dyn Fn() -> DecisionFuture,
-    ) -> DecisionFuture {
-        otherwise()
+    fn spend(&self, _: &KeyRef<'_>, _: u64) -> Option<ShortAnswer> {
+        None
     }
 
     fn is_at_rest(&self, key: &KeyRef<'_>) -> bool {

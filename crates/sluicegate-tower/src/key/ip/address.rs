@@ -51,12 +51,18 @@ impl Grouping {
     /// The bucket of an address.
     #[inline]
     pub(super) fn key(self, ip: IpAddr) -> Key {
+        self.bucket(ip).into()
+    }
+
+    /// The address that stands for all addresses of a bucket.
+    #[inline]
+    pub(super) fn bucket(self, ip: IpAddr) -> IpAddr {
         match self.address(ip) {
-            IpAddr::V4(v4) => v4.into(),
             IpAddr::V6(v6) => {
                 let mask = u128::MAX << (128 - u32::from(self.ipv6_prefix));
                 Ipv6Addr::from(u128::from(v6) & mask).into()
             }
+            v4 => v4,
         }
     }
 }

@@ -58,6 +58,14 @@ impl PeerIp {
     pub fn address<'a>(&self, request: impl Into<RequestView<'a>>) -> Option<IpAddr> {
         peer(request.into()).map(|ip| self.grouping.address(ip))
     }
+
+    /// The address that stands for the peer's bucket.
+    #[inline]
+    pub(crate) fn bucket(&self, request: RequestView<'_>) -> Option<IpAddr> {
+        let ip = peer(request)?;
+        at_a_peer(request.headers);
+        Some(self.grouping.bucket(ip))
+    }
 }
 
 impl Default for PeerIp {
@@ -69,13 +77,14 @@ impl Default for PeerIp {
 impl KeyExtractor for PeerIp {
     #[inline]
     fn extract(&self, request: RequestView<'_>) -> Extraction {
-        match peer(request) {
-            Some(ip) => {
-                at_a_peer(request.headers);
-                Extraction::found(self.grouping.key(ip))
-            }
+        match self.bucket(request) {
+            Some(address) => Extraction::found(address),
             None => no_peer(request).into(),
         }
+    }
+
+    fn peers(&self) -> Option<PeerIp> {
+        Some(*self)
     }
 
     fn kind(&self) -> KeyKind {

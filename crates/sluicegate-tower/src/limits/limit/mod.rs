@@ -37,9 +37,11 @@ use crate::settle::{Reserve, Settle};
 pub struct Limit {
     pub(crate) source: LimiterSource,
     pub(crate) key: Box<dyn KeyExtractor>,
+    /// The same extractor, if its keys are the addresses of peers, which need no key of their own.
+    pub(crate) peers: Option<PeerIp>,
     /// The kind of its keys.
     pub(crate) kind: KeyKind,
-    cost: u64,
+    pub(crate) cost: u64,
     /// Computes the cost of a request, if costs differ.
     cost_of: Option<CostOf>,
     /// The conditions, which must all hold.
@@ -70,6 +72,7 @@ impl Limit {
         Self {
             source,
             key: Box::new(PeerIp::new()),
+            peers: Some(PeerIp::new()),
             kind: PeerIp::new().kind(),
             cost: 1,
             cost_of: None,
@@ -87,7 +90,7 @@ impl Limit {
     /// The [crate](crate#whose-bucket) lists the extractors. A tuple of extractors has a bucket per
     /// combination.
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
-        self.kind = key.kind();
+        (self.kind, self.peers) = (key.kind(), key.peers());
         self.key = Box::new(key);
         self
     }

@@ -17,6 +17,12 @@ impl Limit {
         self.bandwidth.is_none() && (self.refund_if.is_some() || self.settle.is_some())
     }
 
+    /// Whether it has one limiter, a fixed cost, and nothing else to find out for a request than its key.
+    #[inline]
+    pub(crate) fn is_simple(&self) -> bool {
+        !self.source.chooses() && self.cost_of.is_none() && self.bandwidth.is_none()
+    }
+
     /// Whether all conditions hold for this request.
     #[inline]
     pub(crate) fn applies_to(&self, request: RequestView<'_>) -> bool {

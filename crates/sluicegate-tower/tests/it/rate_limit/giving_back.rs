@@ -1,18 +1,21 @@
 //! When a layer refuses, the layers around it have let nothing through, and give back what they spent.
 
+use std::convert::Infallible;
+use std::future::ready;
 use std::time::Duration;
 
-use http::{Request, StatusCode};
+use http::{Request, Response, StatusCode};
 use serde_json::json;
 use sluicegate_core::{Key, Policy};
 use sluicegate_tower::key::{Extraction, OnMissingKey, RequestView};
+use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::{KeyExtractor, Limit, RateLimitLayer};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep};
-use tower::{Layer, ServiceExt};
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::{
-    Handler, answer, assert_no_duplicates, by_header, described, fields, from, layer, on, paused_store,
+    Body, Handler, answer, assert_no_duplicates, by_header, described, fields, from, layer, on, paused_store,
     problem, send, store,
 };
 
@@ -46,6 +49,24 @@ async fn an_inner_refusal_gives_back_what_the_layers_around_it_spent() {
     assert_eq!(answer(a.peek("ada")).remaining(), 7);
     assert_eq!(answer(b.peek("ada")).remaining(), 9);
     assert_eq!(handler.calls(), 1);
+}
+
+/// Otherwise a handler could give units back that the layer gives back as well.
+#[tokio::test]
+async fn a_decision_that_a_handler_takes_has_no_receipt() {
+    let (store, _) = store();
+    let api = on(&store, Policy::sliding_log("api", "10/min"));
+    let refunding = by_header(api.clone()).refund_if(|head| head.status.is_success());
+    let metered = RateLimitLayer::builder(by_header(api.clone())).meter().build().unwrap();
+    for layer in [RateLimitLayer::new(by_header(api.clone())), RateLimitLayer::new(refunding), metered] {
+        let taking = service_fn(|mut request: Request<()>| {
+            let mut decided: Decided = request.extensions_mut().remove().expect("the layer tells it");
+            assert!(decided.decision.take_receipt(0).is_none());
+            ready(Ok::<_, Infallible>(Response::new(Body::default())))
+        });
+        send(&layer.decided().layer(taking), from("ada")).await;
+    }
+    assert_eq!(answer(api.peek("ada")).remaining(), 8);
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ async fn a_policy_that_is_off_leaves_no_trace_and_spends_nothing() {
     let api = on(&store, Policy::gcra("api", "1/min").mode(PolicyMode::Off));
     let layer = all_fields(by_header(api.clone())).build().unwrap();
     let handler = Handler::default();
-    let service = layer.layer(handler.clone());
+    let service = layer.clone().decided().layer(handler.clone());
     for _ in 0..3 {
         let response = send(&service, from("ada")).await;
         assert_eq!((response.status(), fields(&response)), (StatusCode::OK, vec![]));
@@ -48,7 +48,7 @@ async fn beside_one_that_is_off_the_others_are_enforced_and_shown() {
     let api = by_header(on(&store, Policy::gcra("api", "2/min")));
     let layer = all_fields(by_header(off)).and(api).build().unwrap();
     let handler = Handler::default();
-    let service = layer.layer(handler.clone());
+    let service = layer.clone().decided().layer(handler.clone());
     for left in [1, 0] {
         let response = send(&service, from("ada")).await;
         assert_eq!(number(&response, "x-ratelimit-remaining"), Some(left));

@@ -32,7 +32,7 @@ async fn a_shadow_never_refuses_and_is_never_seen() {
     let tried = by_header(on(&store, Policy::gcra("stricter", "2/min").shadow()));
     let layer = all_fields(tried).and(enforced).build().unwrap();
     let handler = Handler::default();
-    let service = layer.layer(handler.clone());
+    let service = layer.clone().decided().layer(handler.clone());
     for left in (5..10).rev() {
         let response = send(&service, from("ada")).await;
         assert_eq!(

@@ -62,8 +62,8 @@ async fn three_layers_look_like_one() {
 async fn handlers_see_the_innermost_decision_and_clients_of_the_stack_the_merged_one() {
     let (store, _) = store();
     let handler = Handler::default();
-    let service = layer(&store, "inner", "20/min").layer(handler.clone());
-    let service = layer(&store, "outer", "10/min").layer(service);
+    let service = layer(&store, "inner", "20/min").decided().layer(handler.clone());
+    let service = layer(&store, "outer", "10/min").decided().layer(service);
     let response = send(&service, reading(from("ada"))).await;
     let seen = handler.last_seen().expect("the request carried a decision");
     assert_eq!((seen.remaining(), seen.policy().map(Policy::name)), (19, Some("inner")));
@@ -216,7 +216,7 @@ async fn a_layer_without_extensions_that_asks_the_policy_of_one_around_it_is_log
     let (store, _) = store();
     let limiter = on(&store, Policy::gcra("api", "9/min"));
     let inner = RateLimitLayer::builder(by_header(limiter.clone())).without_extensions().build().unwrap();
-    let service = RateLimitLayer::new(by_header(limiter)).layer(inner.layer(Handler::default()));
+    let service = RateLimitLayer::new(by_header(limiter)).decided().layer(inner.layer(Handler::default()));
     for _ in 0..2 {
         send(&service, from("ada")).await;
     }

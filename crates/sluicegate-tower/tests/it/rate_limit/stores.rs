@@ -38,7 +38,7 @@ async fn when_the_store_fails_and_a_policy_allows_requests_pass_without_fields()
     let failing = Policy::gcra("api", "1/min").on_outage(OnOutage::Allow);
     let failing = failing.on(around::lost(&store, StoreErrorKind::Timeout)).unwrap();
     let handler = Handler::default();
-    let service = all_fields(by_header(failing)).build().unwrap().layer(handler.clone());
+    let service = all_fields(by_header(failing)).build().unwrap().decided().layer(handler.clone());
     for _ in 0..3 {
         let response = send(&service, from("ada")).await;
         assert_eq!((response.status(), fields(&response)), (StatusCode::OK, vec![]));
@@ -90,8 +90,11 @@ fn in_the_dark(policy: PolicyBuilder) -> Limit {
 #[tokio::test]
 async fn a_decision_that_nobody_made_has_no_numbers_to_show() {
     let handler = Handler::default();
-    let service =
-        all_fields(in_the_dark(Policy::gcra("api", "1/min"))).build().unwrap().layer(handler.clone());
+    let service = all_fields(in_the_dark(Policy::gcra("api", "1/min")))
+        .build()
+        .unwrap()
+        .decided()
+        .layer(handler.clone());
     let passed = send(&service, from("ada")).await;
     assert_eq!((passed.status(), fields(&passed)), (StatusCode::OK, vec![]));
     assert!(passed.extensions().get::<Decided>().is_none() && handler.last_seen().is_none());

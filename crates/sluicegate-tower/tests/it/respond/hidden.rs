@@ -19,7 +19,7 @@ fn behind(shown: &str, hidden: PolicyBuilder) -> (RateLimit<Handler>, Handler) {
     let everybody = Limit::new(on(&store, hidden.hidden())).key(Key::from("all"));
     let handler = Handler::default();
     let layer = all_fields(everybody).and(by_header(on(&store, Policy::gcra("api", shown))));
-    (layer.build().unwrap().layer(handler.clone()), handler)
+    (layer.build().unwrap().decided().layer(handler.clone()), handler)
 }
 
 #[tokio::test]

@@ -62,11 +62,11 @@ pub(crate) fn anonymous() -> Request<()> {
     Request::new(())
 }
 
-/// A handler behind a limit that shows all fields.
+/// A handler behind a limit that shows all fields, and tells it the decision.
 pub(crate) fn service(limit: Limit) -> (RateLimit<Handler>, Handler) {
     let handler = Handler::default();
     let layer = all_fields(limit).build().expect("one limit is possible");
-    (layer.layer(handler.clone()), handler)
+    (layer.decided().layer(handler.clone()), handler)
 }
 
 /// A layer whose allowed responses show all that it knows, and not only what they do by default.
