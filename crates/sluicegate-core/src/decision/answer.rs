@@ -426,7 +426,9 @@ impl Decision {
         }
         details.moments = moments;
         self.details = Some(Arc::new(details));
-        self.delay_us = spent_us.saturating_sub(self.at_us);
+        // A request that moves up may take a turn before the moment of its own decision.
+        self.at_us = self.at_us.min(spent_us);
+        self.delay_us = spent_us - self.at_us;
         self
     }
 

@@ -95,3 +95,11 @@ fn a_joined_decision_keeps_its_receipts_when_its_asks_move_apart() {
     assert_eq!(receipt(&mut moved, 1), None);
     assert_eq!(receipt(&mut moved, 2), Some((DecidedBy::Fallback, 3, None)));
 }
+
+#[cfg(feature = "tokio")]
+#[test]
+fn a_request_that_moves_up_to_a_turn_before_its_decision_has_spent_at_that_turn() {
+    let waiting = judge(16_392, 10_000, [status(0, true, 0, 0)]);
+    let moved_up = waiting.at_turn(13_000, []);
+    assert_eq!((moved_up.at_us(), moved_up.spent_us()), (13_000, 13_000));
+}
