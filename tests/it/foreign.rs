@@ -28,8 +28,8 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("sluicegate_redis", &["deadpool", "deadpool_redis", "redis"]),
     ("sluicegate_axum", &["axum", "axum_core", "http", "tower_layer"]),
     ("sluicegate_fleet", &[]),
-    ("sluicegate_in_flight", &[]),
     // Snapshots can be written in any format, if an application wants that.
+    ("sluicegate_in_flight", &["serde_core"]),
     ("sluicegate_observed", &["serde_core"]),
     ("sluicegate_resilient", &[]),
     ("sluicegate_overflow", &["bytes", "http", "tower_layer"]),

@@ -21,7 +21,9 @@ edition = "2024"
 [dependencies]
 axum = "0.8"
 metrics-exporter-prometheus = { version = "0.18", default-features = false }
-sluicegate = { path = "ROOT/crates/sluicegate", features = ["deferred", "in-flight", "overflow", "redis", "rules", "secrets", "status"] }
+reqwest = { version = "0.13", default-features = false }
+reqwest-middleware = { version = "0.5", default-features = false }
+sluicegate = { path = "ROOT/crates/sluicegate", features = ["deferred", "in-flight", "overflow", "redis", "reqwest", "rules", "secrets", "status"] }
 tokio = { version = "1", features = ["macros", "net", "rt-multi-thread", "test-util"] }
 tower = { version = "0.5", features = ["util"] }
 tower-http = { version = "0.6", default-features = false, features = ["cors"] }

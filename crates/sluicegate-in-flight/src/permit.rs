@@ -310,6 +310,7 @@ impl Acquire {
     ///
     /// # Panics
     /// When it was already polled until it was ready.
+    #[expect(clippy::result_large_err, reason = "the wait is no error, and is polled where it lies")]
     pub fn now(self) -> Result<Result<Permit, NoPermit>, Self> {
         match self.0 {
             AcquireState::Ready(result) => Ok(result),

@@ -367,8 +367,10 @@ pub(super) struct EventReaders {
     pub(super) listeners: Listeners,
     expected: Mutex<Option<Expected>>,
     /// Acts on each alarm.
-    follower: OnceLock<Box<dyn Fn(&Alarm) + Send + Sync>>,
+    follower: OnceLock<AlarmFollower>,
 }
+
+type AlarmFollower = Box<dyn Fn(&Alarm) + Send + Sync>;
 
 /// The reason why alarms are expected, and until when.
 struct Expected {

@@ -208,7 +208,7 @@ impl Observed {
         }
     }
 
-    /// The key that [`snapshot`](Self::snapshot) lists for this policy under this [reference](Offender::reference), while it is
+    /// The key that [`snapshot`](Self::snapshot) lists for this policy under this [reference](crate::Offender::reference), while it is
     /// listed: to look it up, to reset it, or to suspend it. `None` for a key of more than 64 bytes, of which only the beginning is kept.
     pub fn listed_key(&self, policy: &str, reference: &str) -> Option<Key> {
         self.0.state.meters.get(policy)?.listed_key(reference)

@@ -14,7 +14,7 @@ fn file(sections: &str, rule: &str) -> String {
 }
 
 fn put(text: &str) -> Rules {
-    Rules::new(&MemoryStore::new(), parse(text)).expect("memory keeps all")
+    Rules::new(MemoryStore::new(), parse(text)).expect("memory keeps all")
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn a_key_of_the_program_is_given_by_it_and_named_by_the_file() {
         "version: 1\npolicies: { a: { quota: 5/min } }\nrules:\n  - { name: all, limit: a, key: user }\n";
     let path = folder.0.join("rules.yaml");
     std::fs::write(&path, text).expect("a folder can be written");
-    let rules = Rules::builder().key("user", user()).open(&MemoryStore::new(), &path, Variables::none());
+    let rules = Rules::builder().key("user", user()).open(MemoryStore::new(), &path, Variables::none());
     let rules = rules.expect("the program gives the key");
     assert_eq!(passed(&rules, &[("x-user", "ada")]).await, 5);
     assert_eq!(passed(&rules, &[("x-user", "grace")]).await, 5);
@@ -83,9 +83,9 @@ async fn a_key_of_the_program_is_given_by_it_and_named_by_the_file() {
     let told = error(RulesFile::parse("rules.yaml", text, &Variables::none()));
     assert!(told.contains("\"user\" is not a key") && told.contains("user: program"), "{told}");
     let declared = || parse(&text.replace("policies", "keys: { user: program }\npolicies"));
-    let told = error(Rules::new(&MemoryStore::new(), declared()));
+    let told = error(Rules::new(MemoryStore::new(), declared()));
     assert!(told.contains("the key \"user\" is found by the program, and the program gives none"), "{told}");
-    let tool = Rules::new(&MemoryStore::new(), declared().without_rooms()).expect("a tool needs none");
+    let tool = Rules::new(MemoryStore::new(), declared().without_rooms()).expect("a tool needs none");
     let explained = tool.explain(&request("/", &[("x-user", "ada")])).await.to_string();
     assert!(explained.contains("for shared"), "{explained}");
 }
@@ -109,7 +109,7 @@ rules:
     let variables: Variables =
         [("SECRET_PATH", "/hunter2hunter2"), ("SECRET_HOST", "swordfish.example")].into_iter().collect();
     let file = RulesFile::parse("rules.yaml", text, &variables).expect("it is good");
-    let rules = Rules::new(&MemoryStore::new(), file).expect("memory keeps all");
+    let rules = Rules::new(MemoryStore::new(), file).expect("memory keeps all");
     let explained = rules.explain(&request("/", &[])).await.to_string();
     assert!(explained.contains("does not match ${SECRET_PATH}"), "{explained}");
     assert!(explained.contains("the rule wants ${SECRET_HOST}"), "{explained}");

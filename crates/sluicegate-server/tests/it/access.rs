@@ -34,13 +34,16 @@ async fn with_a_secret_only_those_who_show_it_may_ask() {
 async fn wrong_secrets_are_counted_and_write_one_line_a_second_into_the_log() {
     let log = Log::of_this_thread();
     let served = Served::with(RULES, |builder| builder.secret(SECRET)).await;
-    let began = Instant::now();
-    for _ in 0..50 {
+    let (began, mut asked) = (Instant::now(), 0);
+    let lines = || log.lines().into_iter().filter(|line| line.contains("showed no secret")).count() as u64;
+    // Another test of this process may have written the line of this second.
+    while asked < 50 || (lines() == 0 && asked < 20_000) {
+        asked += 1;
         assert_eq!(served.get("/metrics").bearer_auth("wrong").send().await.unwrap().status(), 401);
         let page = served.get("/status").basic_auth("ada", Some("wrong"));
         assert_eq!(page.send().await.unwrap().status(), 401);
     }
-    let lines = log.lines().into_iter().filter(|line| line.contains("showed no secret")).count() as u64;
+    let lines = lines();
     assert!((1..=began.elapsed().as_secs() + 1).contains(&lines), "{lines} lines");
 }
 

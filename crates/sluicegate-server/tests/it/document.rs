@@ -163,7 +163,7 @@ impl CallWriter {
         if let Some(name) = schema["$ref"].as_str() {
             return self.write(document().pointer(&name[1..]).unwrap(), depth);
         }
-        if let Some(ways) = schema["anyOf"].as_array().or(schema["oneOf"].as_array()) {
+        if let Some(ways) = schema["anyOf"].as_array().or_else(|| schema["oneOf"].as_array()) {
             let way = self.one_of(ways);
             return self.write(way, depth + 1);
         }

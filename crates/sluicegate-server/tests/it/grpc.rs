@@ -313,14 +313,18 @@ async fn bytes_that_are_no_text_are_read_and_counted() {
 #[tokio::test]
 async fn descriptors_that_cannot_be_decided_write_one_line_a_second_into_the_log() {
     let (log, served) = (Log::of_this_thread(), Served::with(RULES, |builder| builder).await);
-    let began = Instant::now();
-    for _ in 0..20 {
+    let (began, mut asked) = (Instant::now(), 0);
+    let lines = |said: &str| log.lines().into_iter().filter(|line| line.contains(said)).count() as u64;
+    let all = ["cannot be decided for a descriptor", "the call has no descriptors"];
+    // Another test of this process may have written the lines of this second.
+    while asked < 20 || (all.iter().any(|said| lines(said) == 0) && asked < 20_000) {
+        asked += 1;
         assert_eq!(answered(&served, "mistake", vec![user("ada")]).await.overall_code(), Code::OverLimit);
         assert_eq!(answered(&served, "edge", vec![]).await.overall_code(), Code::OverLimit);
     }
-    for said in ["cannot be decided for a descriptor", "the call has no descriptors"] {
-        let lines = log.lines().into_iter().filter(|line| line.contains(said)).count();
-        assert!((1..=began.elapsed().as_secs() + 1).contains(&(lines as u64)), "{said}: {lines} lines");
+    for said in all {
+        let lines = lines(said);
+        assert!((1..=began.elapsed().as_secs() + 1).contains(&lines), "{said}: {lines} lines");
     }
 }
 

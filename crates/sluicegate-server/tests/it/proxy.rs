@@ -171,13 +171,16 @@ async fn a_refusal_has_no_status_that_its_proxy_takes_for_an_outage() {
 #[tokio::test]
 async fn requests_that_cannot_be_read_write_one_line_a_second_into_the_log() {
     let (log, served) = (Log::of_this_thread(), behind_proxies(RULES).await);
-    let began = Instant::now();
-    for _ in 0..100 {
+    let (began, mut asked) = (Instant::now(), 0);
+    let lines = || log.lines().into_iter().filter(|line| line.contains("cannot be read")).count() as u64;
+    // Another test of this process may have written the line of this second.
+    while asked < 100 || (lines() == 0 && asked < 20_000) {
+        asked += 1;
         let (refused, _) = status(about(&served, "/proxy/nginx", ("GET", "/"), "unix:")).await;
         assert_eq!(refused, 400);
     }
-    let lines = log.lines().into_iter().filter(|line| line.contains("cannot be read")).count();
-    assert!((1..=began.elapsed().as_secs() + 1).contains(&(lines as u64)), "{lines} lines");
+    let lines = lines();
+    assert!((1..=began.elapsed().as_secs() + 1).contains(&lines), "{lines} lines");
 }
 
 #[tokio::test]

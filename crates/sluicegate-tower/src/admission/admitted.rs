@@ -201,8 +201,8 @@ impl Numbers {
 
     /// The full marks of the request, with the receipt of its spend.
     #[cold]
-    pub(super) fn into_marked(self: Box<Self>) -> Box<Marked> {
-        let Self { made, limit, key, answer, policies, is_read, .. } = *self;
+    pub(super) fn into_marked(self) -> Box<Marked> {
+        let Self { made, limit, key, answer, policies, is_read, .. } = self;
         let ask = RequestAsk { limit, which: Which::Known(0), key, cost: made.plan.limits[limit].cost };
         let decided = Decided::new(Decision::from(answer), policies);
         let mut marked = Marked::new(&made, ask.into(), Some(decided), Vec::new());
@@ -212,6 +212,7 @@ impl Numbers {
 
     /// Writes the state of the client's quota into the response, if that is all that it needs.
     #[inline(never)]
+    #[expect(clippy::boxed_local, reason = "it is moved out of its box only when full marks are needed")]
     fn finish<B>(self: Box<Self>, response: &mut Response<B>) {
         let inside = response.extensions();
         if self.is_read || !inside.is_empty() && (is_given_back(inside) || inside.get::<Decided>().is_some())

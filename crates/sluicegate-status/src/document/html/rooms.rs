@@ -22,11 +22,11 @@ pub(super) fn rooms_section(rooms: &[RoomShown], token: Option<&str>) -> Markup 
         // The wait is unknown while the room is paused.
         .number(
             "wait of the last",
-            |room| html! { (room.wait_seconds.map_or("not known".to_owned(), shape::wait)) },
+            |room| html! { (room.wait_seconds.map_or_else(|| "not known".to_owned(), shape::wait)) },
         )
         .number(
             "visitors inside",
-            |room| html! { (room.active.map_or("not counted".to_owned(), shape::count)) },
+            |room| html! { (room.active.map_or_else(|| "not counted".to_owned(), shape::count)) },
         )
         .number("let in so far", |room| html! { (shape::count(room.admitted)) })
         .number("places passed over", |room| html! { (shape::count(room.passed_over)) })
