@@ -21,7 +21,7 @@ use crate::{AdaptiveStatus, SharedStatus, Sharing};
 /// address.
 ///
 /// A rate limits how often work begins; this limits how much work runs at once, for work that
-/// takes long. Each [`Permit`] is one of its key's permits, held until it is dropped. It counts within
+/// takes long. Each [`Permit`](crate::Permit) is one of its key's permits, held until it is dropped. It counts within
 /// one process; clones are handles to the same permits.
 ///
 /// ```

@@ -26,7 +26,7 @@ impl InFlight {
         })
     }
 
-    /// Takes a permit now, if one is free and no request waits for it. A permit that instances [share](InFlightBuilder::on) needs a
+    /// Takes a permit now, if one is free and no request waits for it. A permit that instances [share](crate::InFlightBuilder::on) needs a
     /// call: use [`attempt`](PermitRequest::attempt), which does not wait for a permit to come back.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::algorithm::Balance;
 /// The status of one quota after a decision: the units that remain, and the waits.
 ///
 /// # For authors of stores
-/// A status starts as that of a quota at rest, and each method changes one thing. [`judge`](crate::store::ask) makes a
+/// A status starts as that of a quota at rest, and each method changes one thing. [`judge`](crate::store::judge) makes a
 /// decision from the statuses of all quotas.
 ///
 /// ```
