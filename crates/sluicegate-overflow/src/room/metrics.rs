@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use metrics::{counter, gauge};
+use metrics::{counter, describe_counter, describe_gauge, gauge};
 
 use crate::line::LineMode;
 use crate::room::WaitingRoom;
@@ -30,6 +30,7 @@ impl WaitingRoom {
     /// ```
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn measure(&self) {
+        describe();
         let (room, now) = (self.name().to_owned(), self.status());
         // A gauge holds a float, exact below 2^53.
         let float = |count: u64| count as f64;
@@ -57,4 +58,20 @@ impl WaitingRoom {
             self.measure();
         }
     }
+}
+
+/// Describes the numbers, each time anew: a recorder may be installed at any time.
+fn describe() {
+    describe_gauge!("waiting_room_waiting", "Visitors that wait");
+    describe_gauge!("waiting_room_active", "Valid passes, if their number is bounded");
+    describe_gauge!(
+        "waiting_room_rate",
+        "Visitors a second that may enter: 0 while the room is paused, +Inf while it is open"
+    );
+    describe_gauge!(
+        "waiting_room_wait_seconds",
+        "The estimated wait of a newcomer; NaN while the room is paused"
+    );
+    describe_counter!("waiting_room_admitted_total", "Visitors that were let in");
+    describe_counter!("waiting_room_passed_over_total", "Places that were passed over");
 }
