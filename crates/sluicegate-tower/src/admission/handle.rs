@@ -20,7 +20,8 @@ use crate::key::RequestView;
 /// A policy in both the old and the new limits keeps its buckets, because the store owns them. If only quotas change,
 /// [`replace`](sluicegate_core::RateLimiter::replace) the policy instead; a swap is for another set of limits,
 /// another order, or other conditions, keys and settings. The number of waiting requests and the counts of shadow policies
-/// carry over.
+/// carry over. A layer that was made with limits of its own keeps its first limits until it is dropped, and so their policies stay
+/// open; a layer that was made [from a handle](Self::new) does not.
 ///
 /// ```
 /// use sluicegate_core::{MemoryStore, Policy};
