@@ -3,7 +3,6 @@
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use memchr::memchr;
-use percent_encoding::percent_decode;
 
 use crate::json::{FieldPath, FieldValue, read_object, whole_number};
 
@@ -22,11 +21,9 @@ pub(super) fn is_form(head: &HeaderMap) -> bool {
 /// too: then it cannot be read, because the client would choose which of two values counts.
 pub(super) fn read_form(text: &[u8], paths: &[FieldPath]) -> Option<Vec<Option<FieldValue>>> {
     let mut found = vec![None; paths.len()];
-    for pair in text.split(|byte| *byte == b'&') {
-        let (name, value) = pair.split_at(memchr(b'=', pair).unwrap_or(pair.len()));
-        let name = decode(name);
+    for (name, value) in form_urlencoded::parse(text) {
         for (_, field) in paths.iter().zip(&mut found).filter(|(path, _)| path.is(&name)) {
-            let text = field.is_none().then(|| decode(value.get(1..).unwrap_or_default()));
+            let text = field.is_none().then(|| value.to_string());
             *field = Some(FieldValue { number: text.as_deref().and_then(whole_number), text });
         }
     }
@@ -35,10 +32,4 @@ pub(super) fn read_form(text: &[u8], paths: &[FieldPath]) -> Option<Vec<Option<F
         Some(_) if found.iter().all(Option::is_none) => read_object(text, paths),
         Some(_) => None,
     }
-}
-
-/// Decodes `+` and `%` escapes.
-fn decode(text: &[u8]) -> String {
-    let spaced: Vec<u8> = text.iter().map(|byte| if *byte == b'+' { b' ' } else { *byte }).collect();
-    percent_decode(&spaced).decode_utf8_lossy().into_owned()
 }

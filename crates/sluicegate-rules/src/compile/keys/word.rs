@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
 use http::{HeaderName, header};
-use percent_encoding::percent_decode_str;
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 use sluicegate_tower::KeyExtractor;
@@ -183,8 +182,7 @@ impl<'a> QueryParameters<'a> {
     pub(in crate::compile) fn of(query: &'a str) -> Self {
         let mut all = Self::default();
         for pair in query.split('&') {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, value) = (form_decoded(name), form_decoded(value));
+            let (name, value) = form_urlencoded::parse(pair.as_bytes()).next().unwrap_or_default();
             all.names.insert(name.clone());
             all.pairs.insert((name, value));
         }
@@ -206,14 +204,6 @@ impl<'a> QueryParameters<'a> {
     pub(in crate::compile) fn has_name(&self, name: &str) -> bool {
         self.names.contains(name)
     }
-}
-
-/// Decodes a part of a query.
-fn form_decoded(text: &str) -> Cow<'_, str> {
-    if !text.contains(['+', '%']) {
-        return Cow::Borrowed(text);
-    }
-    Cow::Owned(percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned())
 }
 
 /// The host that a request names, without its port.
