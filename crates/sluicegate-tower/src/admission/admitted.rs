@@ -25,11 +25,11 @@ use crate::trace::{RequestTrace, TraceFields};
 /// [`enter`](Self::enter) and the response to [`leave`](Self::leave), as the layer does; other callers do not need these.
 #[derive(Debug)]
 #[must_use = "a response shows where the client stands, and may give back what the request has spent"]
-pub struct Admitted(Kept);
+pub struct Admitted(ForResponse);
 
 /// What an admitted request keeps until its response.
 #[derive(Debug)]
-enum Kept {
+enum ForResponse {
     Nothing,
     Numbers(Box<Numbers>),
     Marks(Box<Marked>),
@@ -55,12 +55,12 @@ impl Admitted {
     /// A request that needs nothing later.
     #[inline]
     pub(super) fn unmarked() -> Self {
-        Self(Kept::Nothing)
+        Self(ForResponse::Nothing)
     }
 
     #[inline]
     pub(super) fn with_numbers(numbers: Box<Numbers>) -> Self {
-        Self(Kept::Numbers(numbers))
+        Self(ForResponse::Numbers(numbers))
     }
 
     /// An uncounted request.
@@ -76,9 +76,9 @@ impl Admitted {
     pub(super) fn traced(self, limits: &Limits, fields: Option<TraceFields>) -> Self {
         let Some(fields) = fields else { return self };
         let mut marked = match self.0 {
-            Kept::Nothing => Marked::bare(&limits.made),
-            Kept::Numbers(numbers) => numbers.into_marked(),
-            Kept::Marks(marked) => marked,
+            ForResponse::Nothing => Marked::bare(&limits.made),
+            ForResponse::Numbers(numbers) => numbers.into_marked(),
+            ForResponse::Marks(marked) => marked,
         };
         marked.trace = RequestTrace::Fields(Box::new(fields));
         marked.into()
@@ -86,7 +86,7 @@ impl Admitted {
 
     /// This request, which has waited for its turn, with the trace of its wait.
     pub(super) fn with_span(mut self, trace: RequestTrace) -> Self {
-        if let (Kept::Marks(marked), RequestTrace::Span(_)) = (&mut self.0, &trace) {
+        if let (ForResponse::Marks(marked), RequestTrace::Span(_)) = (&mut self.0, &trace) {
             marked.trace = trace;
         }
         self
@@ -94,7 +94,7 @@ impl Admitted {
 
     /// Keeps the decision for the span of the request with these extensions.
     pub(super) fn trace_in(&mut self, extensions: &Extensions) {
-        if let Kept::Marks(marked) = &mut self.0 {
+        if let ForResponse::Marks(marked) = &mut self.0 {
             marked.trace_in(extensions);
         }
     }
@@ -102,18 +102,18 @@ impl Admitted {
     /// The decision, if an enforced limit was asked, and if the limits show it or need it later.
     pub fn decided(&self) -> Option<&Decided> {
         match &self.0 {
-            Kept::Nothing => None,
-            Kept::Numbers(numbers) => Some(numbers.decided()),
-            Kept::Marks(marked) => marked.decided.as_ref(),
+            ForResponse::Nothing => None,
+            ForResponse::Numbers(numbers) => Some(numbers.decided()),
+            ForResponse::Marks(marked) => marked.decided.as_ref(),
         }
     }
 
     /// Whether [`decided`](Self::decided) has a decision.
     pub(super) fn is_decided(&self) -> bool {
         match &self.0 {
-            Kept::Nothing => false,
-            Kept::Numbers(_) => true,
-            Kept::Marks(marked) => marked.decided.is_some(),
+            ForResponse::Nothing => false,
+            ForResponse::Numbers(_) => true,
+            ForResponse::Marks(marked) => marked.decided.is_some(),
         }
     }
 
@@ -128,12 +128,12 @@ impl Admitted {
     #[inline]
     pub(crate) fn announce(&mut self, extensions: &mut Extensions, asked_for: bool) {
         match &mut self.0 {
-            Kept::Nothing => {}
-            Kept::Numbers(numbers) => {
+            ForResponse::Nothing => {}
+            ForResponse::Numbers(numbers) => {
                 let decided = || numbers.to_decided();
                 numbers.is_read = numbers.made.announce(decided, extensions, asked_for);
             }
-            Kept::Marks(marked) => marked.enter(extensions, asked_for),
+            ForResponse::Marks(marked) => marked.enter(extensions, asked_for),
         }
     }
 
@@ -150,9 +150,9 @@ impl Admitted {
     #[inline]
     pub(crate) fn finish<B>(self, response: &mut Response<B>) {
         match self.0 {
-            Kept::Nothing => {}
-            Kept::Numbers(numbers) => numbers.finish(response),
-            Kept::Marks(marked) => {
+            ForResponse::Nothing => {}
+            ForResponse::Numbers(numbers) => numbers.finish(response),
+            ForResponse::Marks(marked) => {
                 // Reports limits that would have to delay the body.
                 drop(marked.pacer(response, false));
                 marked.finish(response, false);
@@ -164,7 +164,7 @@ impl Admitted {
     /// limited to its [bandwidth](crate::bandwidth).
     pub fn leave_settling<B: Body>(self, mut response: Response<B>) -> Response<SettlingBody<B>> {
         match self.0 {
-            Kept::Marks(marked) => {
+            ForResponse::Marks(marked) => {
                 let pace = marked.pacer(&response, true);
                 let tap = marked.finish(&mut response, true);
                 response.map(|body| SettlingBody::new(body, tap, pace))
@@ -176,7 +176,7 @@ impl Admitted {
 
 impl From<Box<Marked>> for Admitted {
     fn from(marked: Box<Marked>) -> Self {
-        Self(Kept::Marks(marked))
+        Self(ForResponse::Marks(marked))
     }
 }
 

@@ -34,9 +34,9 @@ const MAX_FIELD: usize = 16 * 1024;
 /// waits for nothing.
 pub(super) fn asked_wait(status: StatusCode, headers: &HeaderMap, now: Duration) -> Option<Duration> {
     let now = headers.get(DATE).and_then(date).unwrap_or(now);
-    let refused = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     // `Retry-After` takes precedence over the other fields.
-    if let Some(wait) = headers.get(RETRY_AFTER).filter(|_| refused).and_then(|value| retry_after(value, now))
+    if let Some(wait) =
+        headers.get(RETRY_AFTER).filter(|_| is_refusal(status)).and_then(|value| retry_after(value, now))
     {
         return Some(wait);
     }
@@ -56,6 +56,11 @@ pub(super) fn asked_wait(status: StatusCode, headers: &HeaderMap, now: Duration)
             _ => Duration::from_secs(reset),
         })
     })
+}
+
+/// Whether a server with this answer did not carry out the request, and may say when it would.
+pub(super) fn is_refusal(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
 }
 
 /// Seconds, or a date.

@@ -12,7 +12,7 @@ use sluicegate_core::Key;
 use sluicegate_core::clock::{Clock, SystemClock};
 
 use crate::guard::{Gate, GateAnswer, Place, Step};
-use crate::outgoing::advice::asked_wait;
+use crate::outgoing::advice::{asked_wait, is_refusal};
 use crate::outgoing::wire::host_key;
 use crate::outgoing::{HttpWire, OutgoingLayer, Wire};
 
@@ -96,11 +96,12 @@ impl Middleware for RetryAfter {
     ) -> Result<Response> {
         let second = request.try_clone();
         let response = next.clone().run(request, extensions).await?;
-        let is_refused =
-            matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        if !is_refusal(response.status()) {
+            return Ok(response);
+        }
         let now = Duration::from_micros(SystemClock::new().now_us());
-        let wait = asked_wait(response.status(), response.headers(), now)
-            .filter(|wait| is_refused && *wait <= self.longest);
+        let wait = asked_wait(response.status(), response.headers(), now);
+        let wait = wait.filter(|wait| *wait <= self.longest);
         let (Some(wait), Some(second)) = (wait, second) else { return Ok(response) };
         // A response that is not read keeps its connection.
         drop(response);
