@@ -9,12 +9,12 @@ use crate::Class;
 use crate::status::{AdaptiveMoment, minutes_of};
 
 /// Writes milliseconds. Times are known to a tenth of a microsecond.
-pub(super) fn millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64((time.as_secs_f64() * 1e7).round() / 1e4)
 }
 
 /// Writes whole seconds.
-pub(super) fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(time.as_secs())
 }
 

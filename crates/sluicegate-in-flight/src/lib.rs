@@ -38,7 +38,8 @@ pub mod adaptive;
 mod builder;
 mod in_flight;
 #[cfg(feature = "serde")]
-mod json;
+#[doc(hidden)]
+pub mod json;
 mod line;
 mod permit;
 mod pool;

@@ -64,7 +64,10 @@ pub struct StoreSnapshot {
     /// Decisions that were made without it.
     pub fallback_decisions: u64,
     /// The total time in which a part of the store was not asked.
-    #[cfg_attr(feature = "serde", serde(rename = "fallback_seconds", serialize_with = "json::seconds"))]
+    #[cfg_attr(
+        feature = "serde",
+        serde(rename = "fallback_seconds", serialize_with = "sluicegate_in_flight::json::seconds")
+    )]
     pub in_fallback: Duration,
     /// Keys with spending that the store does not know of yet.
     pub unsettled_keys: usize,
@@ -292,17 +295,12 @@ mod json {
         }
     }
 
-    /// Writes milliseconds. Times are known to a tenth of a microsecond.
+    /// Writes milliseconds, or `null`.
     pub(super) fn millis<S: Serializer>(time: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
         match time {
-            Some(time) => serializer.serialize_f64((time.as_secs_f64() * 1e7).round() / 1e4),
+            Some(time) => sluicegate_in_flight::json::millis(time, serializer),
             None => serializer.serialize_none(),
         }
-    }
-
-    /// Writes whole seconds.
-    pub(super) fn seconds<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(time.as_secs())
     }
 
     pub(super) fn breaker<S: Serializer>(state: &BreakerState, serializer: S) -> Result<S::Ok, S::Error> {
