@@ -65,7 +65,6 @@ fn on_a_bare_service(bench: &mut Bench) {
 fn on_a_router(bench: &mut Bench) {
     for (work, limit, aim) in [
         ("axum router, default headers", generous(), Aim::Ratio(0.9)),
-        ("axum router, default headers, no extensions", generous().without_extensions(), Aim::None),
         ("axum router, all headers", generous().headers(HeaderFields::All), Aim::Ratio(1.2)),
     ] {
         if bench.wants(work) {

@@ -55,7 +55,6 @@ fn main() -> ExitCode {
     let with_headers = per_request(side(ConnectInfo, OK, routing(router().layer(governor_with_headers()))));
     for (work, limit, aim) in [
         ("axum router, default headers", generous(), Aim::Ours(5.0)),
-        ("axum router, default headers, no extensions", generous().without_extensions(), Aim::None),
         ("axum router, all headers", generous().headers(HeaderFields::All), Aim::Ours(7.0)),
     ] {
         let layer = limit.build().expect("one limit is possible");

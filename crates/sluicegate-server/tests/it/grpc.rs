@@ -16,12 +16,11 @@ use prost::bytes::BufMut as _;
 use serde_json::{Value, json};
 use sluicegate_server::{Bounds, Charge};
 use sluicegate_tests::log::Log;
-use tokio::time::Instant;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::transport::Endpoint;
 
-use crate::support::Served;
+use crate::support::{Served, assert_rare};
 
 /// A window and two buckets.
 const RULES: &str = r#"
@@ -313,19 +312,12 @@ async fn bytes_that_are_no_text_are_read_and_counted() {
 #[tokio::test]
 async fn descriptors_that_cannot_be_decided_write_one_line_a_second_into_the_log() {
     let (log, served) = (Log::of_this_thread(), Served::with(RULES, |builder| builder).await);
-    let (began, mut asked) = (Instant::now(), 0);
-    let lines = |said: &str| log.lines().into_iter().filter(|line| line.contains(said)).count() as u64;
-    let all = ["cannot be decided for a descriptor", "the call has no descriptors"];
-    // Another test of this process may have written the lines of this second.
-    while asked < 20 || (all.iter().any(|said| lines(said) == 0) && asked < 20_000) {
-        asked += 1;
+    let lines = ["cannot be decided for a descriptor", "the call has no descriptors"];
+    assert_rare(&log, &lines, 20, async || {
         assert_eq!(answered(&served, "mistake", vec![user("ada")]).await.overall_code(), Code::OverLimit);
         assert_eq!(answered(&served, "edge", vec![]).await.overall_code(), Code::OverLimit);
-    }
-    for said in all {
-        let lines = lines(said);
-        assert!((1..=began.elapsed().as_secs() + 1).contains(&lines), "{said}: {lines} lines");
-    }
+    })
+    .await;
 }
 
 #[tokio::test]

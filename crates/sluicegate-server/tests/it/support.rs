@@ -11,9 +11,11 @@ use sluicegate_core::{MemoryStore, Store};
 use sluicegate_observed::Observed;
 use sluicegate_rules::{Rules, RulesFile, Variables};
 use sluicegate_server::{Server, ServerBuilder};
+use sluicegate_tests::log::Log;
 use sluicegate_tests::memory;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::document;
 
@@ -157,5 +159,21 @@ impl Answered {
     /// What is left under the first limit.
     pub(crate) fn remaining(&self) -> u64 {
         self.body["limits"][0]["remaining"].as_u64().unwrap_or_else(|| panic!("there is a limit in {self:?}"))
+    }
+}
+
+/// Asks at least so often, and claims that each of these lines is written, and at most once a second. A line belongs to the process:
+/// another test may have written the one of this second.
+pub(crate) async fn assert_rare(log: &Log, lines: &[&str], least: u32, mut ask: impl AsyncFnMut()) {
+    let began = Instant::now();
+    let written = |said: &str| log.lines().into_iter().filter(|line| line.contains(said)).count() as u64;
+    let mut asked = 0;
+    while asked < least || (lines.iter().any(|said| written(said) == 0) && asked < 20_000) {
+        asked += 1;
+        ask().await;
+    }
+    for said in lines {
+        let written = written(said);
+        assert!((1..=began.elapsed().as_secs() + 1).contains(&written), "{said}: {written} lines");
     }
 }
