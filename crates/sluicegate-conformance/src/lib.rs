@@ -45,7 +45,6 @@ mod random;
 mod steps;
 mod suspensions;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -231,8 +230,4 @@ fn denied(verdict: Result<Decision, sluicegate_core::StoreError>) -> Decision {
     decision
 }
 
-impl fmt::Debug for Conformance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Conformance").field("clock", &self.clock).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(Conformance { clock });

@@ -52,7 +52,8 @@ impl Seldom {
     }
 }
 
-/// Shows a handle by its name and one value of it: `debug_as!(Keys, keys => keys.len());`.
+/// Shows a handle by its name and one value of it, `debug_as!(Keys, keys => keys.len());`, or a type by some of its fields,
+/// `debug_as!(Builder { keys, clock });`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_as {
@@ -64,6 +65,36 @@ macro_rules! debug_as {
             }
         }
     };
+    ($type:ident { $($field:ident),* }) => {
+        impl ::std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.debug_struct(stringify!($type))$(.field(stringify!($field), &self.$field))*.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+/// The setters of a builder that assign the field of their name: `keys(keys: usize);` as it is, `clock(clock: impl Clock) =>
+/// Arc::new(clock);` as another value. A first line `const;` makes them constant functions.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! setters {
+    (const; $($(#[$doc:meta])* $field:ident($value:ident: $type:ty);)*) => {
+        $($(#[$doc])*
+        pub const fn $field(mut self, $value: $type) -> Self {
+            self.$field = $value;
+            self
+        })*
+    };
+    ($($(#[$doc:meta])* $field:ident($given:ident: $type:ty) $(=> $value:expr)?;)*) => {
+        $($(#[$doc])*
+        pub fn $field(mut self, $given: $type) -> Self {
+            self.$field = $crate::setters!(@ $given $($value)?);
+            self
+        })*
+    };
+    (@ $given:ident) => { $given };
+    (@ $given:ident $value:expr) => { $value };
 }
 
 /// A random number from the system's source, which seeds hashers.

@@ -59,7 +59,6 @@
 //! regions. A suspension is kept on the store of the region in which it began.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use sluicegate_core::error::ConfigErrorKind;
@@ -91,11 +90,7 @@ impl Regional {
     }
 }
 
-impl fmt::Debug for Regional {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Regional").finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(Regional {});
 
 sluicegate_core::store_handle!(Regional);
 
@@ -175,15 +170,7 @@ impl RegionalBuilder {
     }
 }
 
-impl fmt::Debug for RegionalBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegionalBuilder")
-            .field("region", &self.region)
-            .field("weights", &self.weights)
-            .field("share", &self.share)
-            .finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(RegionalBuilder { region, weights, share });
 
 /// The share of one region on its store, and the reserve on another store.
 ///

@@ -75,7 +75,6 @@
 //! the others keep their units. Another number of shards makes another set of buckets: until all instances agree, each set admits
 //! the limit, so change it as you would rename a policy.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -104,11 +103,7 @@ impl Sharded {
     }
 }
 
-impl fmt::Debug for Sharded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sharded").finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(Sharded {});
 
 sluicegate_core::store_handle!(Sharded);
 
@@ -171,15 +166,7 @@ impl ShardedBuilder {
     }
 }
 
-impl fmt::Debug for ShardedBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardedBuilder")
-            .field("shards", &self.shards)
-            .field("policies", &self.policies)
-            .field("above", &self.above)
-            .finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(ShardedBuilder { shards, policies, above });
 
 /// Shards on one store.
 struct ShardedPolicies {

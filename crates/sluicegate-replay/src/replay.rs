@@ -452,11 +452,7 @@ fn moment(text: &str) -> Result<u64, ReplayError> {
     })
 }
 
-impl std::fmt::Debug for Replay {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Replay").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(Replay { settings });
 
 // The settings of a replay: [`ReplaySettings`].
 

@@ -101,15 +101,6 @@ impl BreakerSettings {
         }
     }
 
-    /// Opens after `failures` consecutive failures. Default: 5.
-    ///
-    /// This detects a store that is gone within five calls. A success in between resets the count;
-    /// [`ratio`](Self::ratio) detects a store that fails occasionally.
-    pub const fn consecutive(mut self, failures: u32) -> Self {
-        self.consecutive = failures;
-        self
-    }
-
     /// Opens when at least `percent` of the last `calls` (1 to 62) have failed. Default: 50 % of
     /// 20.
     ///
@@ -131,36 +122,34 @@ impl BreakerSettings {
         self
     }
 
-    /// Makes each pause up to `percent` (at most 90) longer or shorter, at random. Default: 20 %.
-    ///
-    /// The jitter keeps the instances of a service from trying at the same moment. With 0, the end of a pause is exact, for tests with a
-    /// manual clock.
-    pub const fn jitter(mut self, percent: u32) -> Self {
-        self.jitter = percent;
-        self
-    }
+    sluicegate_core::setters! {
+        const;
 
-    /// Admits at most `trials` trials at the same time (1 to 255) while it is half open. Default:
-    /// 1.
-    ///
-    /// Requests beyond them are decided without the store. More trials close it sooner under load,
-    /// and let more requests wait if the store still hangs.
-    pub const fn trials(mut self, trials: u32) -> Self {
-        self.trials = trials;
-        self
-    }
+        /// Opens after `failures` consecutive failures. Default: 5.
+        ///
+        /// This detects a store that is gone within five calls. A success in between resets the count;
+        /// [`ratio`](Self::ratio) detects a store that fails occasionally.
+        consecutive(failures: u32);
 
-    /// Closes after `successes` successful trials (1 to 255). Default: 3.
-    pub const fn successes(mut self, successes: u32) -> Self {
-        self.successes = successes;
-        self
-    }
+        /// Makes each pause up to `percent` (at most 90) longer or shorter, at random. Default: 20 %.
+        ///
+        /// The jitter keeps the instances of a service from trying at the same moment. With 0, the end of a pause is exact, for tests with a
+        /// manual clock.
+        jitter(percent: u32);
 
-    /// After closing, admits a growing share of the calls over `ramp`: 10 % at first, 100 % at the
-    /// end. Default: 1 s; zero for all at once.
-    pub const fn ramp(mut self, ramp: Duration) -> Self {
-        self.ramp = ramp;
-        self
+        /// Admits at most `trials` trials at the same time (1 to 255) while it is half open. Default:
+        /// 1.
+        ///
+        /// Requests beyond them are decided without the store. More trials close it sooner under load,
+        /// and let more requests wait if the store still hangs.
+        trials(trials: u32);
+
+        /// Closes after `successes` successful trials (1 to 255). Default: 3.
+        successes(successes: u32);
+
+        /// After closing, admits a growing share of the calls over `ramp`: 10 % at first, 100 % at the
+        /// end. Default: 1 s; zero for all at once.
+        ramp(ramp: Duration);
     }
 
     /// # Errors

@@ -1,6 +1,5 @@
 //! The builder of [`Resilient`].
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +62,7 @@ pub struct ResilientBuilder {
     replicas: u64,
     fallback: MemoryStore,
     deadline: Option<Duration>,
-    settings: BreakerSettings,
+    breaker: BreakerSettings,
     clock: Arc<dyn Clock>,
 }
 
@@ -74,51 +73,38 @@ impl ResilientBuilder {
             replicas: 1,
             fallback: MemoryStore::new(),
             deadline: None,
-            settings: BreakerSettings::new(),
+            breaker: BreakerSettings::new(),
             clock: Arc::new(SystemClock::new()),
         }
     }
 
-    /// Sets the number of instances of the service that share the store. On its own, each decides with its part of every quota,
-    /// rounded up. Default: 1, with which a fleet that is cut off from its store admits the limit once per instance.
-    ///
-    /// Give the number of instances that run at the same time, including those of a rolling
-    /// deployment. A limit of 10 with 4 replicas is 3 on each instance, 12 together: shares are
-    /// rounded up, so that a limit of 1 is never 0.
-    pub fn replicas(mut self, instances: u64) -> Self {
-        self.replicas = instances;
-        self
-    }
+    sluicegate_core::setters! {
+        /// Sets the number of instances of the service that share the store. On its own, each decides with its part of every quota,
+        /// rounded up. Default: 1, with which a fleet that is cut off from its store admits the limit once per instance.
+        ///
+        /// Give the number of instances that run at the same time, including those of a rolling
+        /// deployment. A limit of 10 with 4 replicas is 3 on each instance, 12 together: shares are
+        /// rounded up, so that a limit of 1 is never 0.
+        replicas(instances: u64);
 
-    /// Sets the store for the fallback's state, which no other limits use. Default: a new
-    /// [`MemoryStore`] for 100,000 keys.
-    ///
-    /// Each allowed request also asks the fallback, to keep it warm. This adds some tens of nanoseconds to a
-    /// network round trip.
-    pub fn fallback(mut self, memory: MemoryStore) -> Self {
-        self.fallback = memory;
-        self
-    }
+        /// Sets the store for the fallback's state, which no other limits use. Default: a new
+        /// [`MemoryStore`] for 100,000 keys.
+        ///
+        /// Each allowed request also asks the fallback, to keep it warm. This adds some tens of nanoseconds to a
+        /// network round trip.
+        fallback(memory: MemoryStore);
 
-    /// Sets the longest time that the store may take, for a store without a deadline of its own. Default: none, because the stores of
-    /// this family have deadlines.
-    ///
-    /// A call that misses the deadline is a failure for the breaker. The units that it asked for may have been spent.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
-        self
-    }
+        /// Sets the longest time that the store may take, for a store without a deadline of its own. Default: none, because the stores of
+        /// this family have deadlines.
+        ///
+        /// A call that misses the deadline is a failure for the breaker. The units that it asked for may have been spent.
+        deadline(deadline: Duration) => Some(deadline);
 
-    /// Sets when the breaker opens, and for how long. Default: [`BreakerSettings::new`].
-    pub fn breaker(mut self, settings: BreakerSettings) -> Self {
-        self.settings = settings;
-        self
-    }
+        /// Sets when the breaker opens, and for how long. Default: [`BreakerSettings::new`].
+        breaker(settings: BreakerSettings);
 
-    /// Sets the clock of the breaker's pauses. Default: [`SystemClock`].
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
+        /// Sets the clock of the breaker's pauses. Default: [`SystemClock`].
+        clock(clock: impl Clock) => Arc::new(clock);
     }
 
     /// Checks the settings and makes the store.
@@ -133,18 +119,18 @@ impl ResilientBuilder {
 
     /// As [`build`](Self::build), around any store: the order of stores is checked when a policy is opened.
     fn build_anywhere(self) -> Result<Resilient, ConfigError> {
-        let Self { store, replicas, fallback, deadline, settings, clock } = self;
+        let Self { store, replicas, fallback, deadline, breaker, clock } = self;
         if replicas == 0 {
             let problem = "a store with 0 replicas: count this instance, so use at least 1";
             return Err(ConfigError::new(ConfigErrorKind::Store, problem));
         }
         let deadline = Deadline::new(deadline)?;
-        settings.check()?;
+        breaker.check()?;
         store.notify(&Notice::Fallback);
         Ok(Resilient(Arc::new(ResilientStore(Arc::new(ResilientState {
             within: Within::new(store),
             deadline,
-            parts: Arc::new(Parts::new(settings, Arc::clone(&clock))),
+            parts: Arc::new(Parts::new(breaker, Arc::clone(&clock))),
             fallback: LocalFallback::new(fallback.into(), replicas),
             settlement: DebtSettlement::default(),
             counts: OutageCounts::default(),
@@ -153,12 +139,4 @@ impl ResilientBuilder {
     }
 }
 
-impl fmt::Debug for ResilientBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResilientBuilder")
-            .field("replicas", &self.replicas)
-            .field("deadline", &self.deadline)
-            .field("breaker", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(ResilientBuilder { replicas, deadline, breaker });

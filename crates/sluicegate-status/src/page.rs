@@ -1,7 +1,6 @@
 //! The page as a service: [`StatusPage`].
 
 use std::convert::Infallible;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -220,11 +219,7 @@ where
     }
 }
 
-impl fmt::Debug for StatusPage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StatusPage").finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(StatusPage {});
 
 // The subject of a page: [`Scope`].
 //

@@ -78,7 +78,6 @@ mod refusal;
 mod store;
 mod table;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -159,25 +158,18 @@ impl DenyCacheBuilder {
         Self { store, longest: Duration::from_secs(2), keys: 50_000, clock: Arc::new(SystemClock::new()) }
     }
 
-    /// Sets the longest time that a refusal is kept, however late its retry is. Default: 2 s. At most 5 s.
-    ///
-    /// After this time, a refund, a reset or a replacement by another instance is seen here.
-    pub fn longest(mut self, longest: Duration) -> Self {
-        self.longest = longest;
-        self
-    }
+    sluicegate_core::setters! {
+        /// Sets the longest time that a refusal is kept, however late its retry is. Default: 2 s. At most 5 s.
+        ///
+        /// After this time, a refund, a reset or a replacement by another instance is seen here.
+        longest(longest: Duration);
 
-    /// Sets the most keys that are kept, each counted once per policy. Default: 50,000, in at most 14 MB: up to 280 bytes for a policy of
-    /// one quota, and 80 more for each further quota. When it is full, the refusal that ends soonest makes room.
-    pub fn keys(mut self, keys: usize) -> Self {
-        self.keys = keys;
-        self
-    }
+        /// Sets the most keys that are kept, each counted once per policy. Default: 50,000, in at most 14 MB: up to 280 bytes for a policy of
+        /// one quota, and 80 more for each further quota. When it is full, the refusal that ends soonest makes room.
+        keys(keys: usize);
 
-    /// Sets the clock that refusals end by. Default: [`SystemClock`].
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
+        /// Sets the clock that refusals end by. Default: [`SystemClock`].
+        clock(clock: impl Clock) => Arc::new(clock);
     }
 
     /// Checks the settings and makes the store.
@@ -217,11 +209,4 @@ impl DenyCacheBuilder {
     }
 }
 
-impl fmt::Debug for DenyCacheBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DenyCacheBuilder")
-            .field("longest", &self.longest)
-            .field("keys", &self.keys)
-            .finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(DenyCacheBuilder { longest, keys });

@@ -7,7 +7,6 @@
 mod call;
 mod decide;
 
-use std::fmt;
 use std::sync::Arc;
 
 use sluicegate_core::error::{ConfigErrorKind, StoreErrorKind};
@@ -199,12 +198,6 @@ impl<D: Divide> Shared for Divided<D> {
     fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture {
         let shared = self.divide.shared().shared();
         shared.expect("the capabilities have named it").exchange(write)
-    }
-}
-
-impl<D> fmt::Debug for Divided<D> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Divided").finish_non_exhaustive()
     }
 }
 

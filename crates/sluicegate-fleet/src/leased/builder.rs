@@ -1,6 +1,5 @@
 //! The settings of a [`Leased`] store.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -42,25 +41,18 @@ impl LeasedBuilder {
         Self { store, batch: Batch::new(), keys: 65_536, clock: Arc::new(SystemClock::new()) }
     }
 
-    /// Sets how many units are leased at a time. Default: [`Batch::new`].
-    pub fn batch(mut self, batch: Batch) -> Self {
-        self.batch = batch;
-        self
-    }
+    sluicegate_core::setters! {
+        /// Sets how many units are leased at a time. Default: [`Batch::new`].
+        batch(batch: Batch);
 
-    /// Sets the most keys that are leased, over all policies. Default: 65,536.
-    ///
-    /// A key without room is decided by the inner store.
-    pub fn keys(mut self, keys: usize) -> Self {
-        self.keys = keys;
-        self
-    }
+        /// Sets the most keys that are leased, over all policies. Default: 65,536.
+        ///
+        /// A key without room is decided by the inner store.
+        keys(keys: usize);
 
-    /// Sets the clock that leases end by. It must never go back, and be at most a thousandth slower than the store's clock. Default:
-    /// [`SystemClock`].
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Arc::new(clock);
-        self
+        /// Sets the clock that leases end by. It must never go back, and be at most a thousandth slower than the store's clock. Default:
+        /// [`SystemClock`].
+        clock(clock: impl Clock) => Arc::new(clock);
     }
 
     /// Checks the settings and makes the store.
@@ -87,11 +79,4 @@ impl LeasedBuilder {
     }
 }
 
-impl fmt::Debug for LeasedBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeasedBuilder")
-            .field("batch", &self.batch)
-            .field("keys", &self.keys)
-            .finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(LeasedBuilder { batch, keys });

@@ -218,24 +218,18 @@ impl Batch {
         Self { ahead: Duration::from_secs(2), share: 20, most: 100_000 }
     }
 
-    /// Sets how long a lease lasts at the key's own rate. Default: 2 s. At least 1 ms, at most an hour.
-    pub const fn ahead(mut self, ahead: Duration) -> Self {
-        self.ahead = ahead;
-        self
-    }
+    sluicegate_core::setters! {
+        const;
+        /// Sets how long a lease lasts at the key's own rate. Default: 2 s. At least 1 ms, at most an hour.
+        ahead(ahead: Duration);
 
-    /// Sets the largest part of the key's remaining units that one lease takes, in percent (1 to 100). Default: 20.
-    ///
-    /// A quota is not leased if this share of it is less than two units. With N instances, N shares may be leased at once.
-    pub const fn share(mut self, percent: u64) -> Self {
-        self.share = percent;
-        self
-    }
+        /// Sets the largest part of the key's remaining units that one lease takes, in percent (1 to 100). Default: 20.
+        ///
+        /// A quota is not leased if this share of it is less than two units. With N instances, N shares may be leased at once.
+        share(percent: u64);
 
-    /// Sets the most units of one lease. Default: 100,000.
-    pub const fn most(mut self, units: u64) -> Self {
-        self.most = units;
-        self
+        /// Sets the most units of one lease. Default: 100,000.
+        most(units: u64);
     }
 
     /// # Errors

@@ -1,6 +1,5 @@
 //! The settings of a store: [`RedisStoreBuilder`].
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,57 +81,44 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// Sets the prefix of all keys. Default: `rl`, for which the ACL rule is `~rl:*`.
-    ///
-    /// 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-` and `:`.
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
-        self
-    }
+    sluicegate_core::setters! {
+        /// Sets the prefix of all keys. Default: `rl`, for which the ACL rule is `~rl:*`.
+        ///
+        /// 1 to 64 of `a-z`, `0-9`, `.`, `_`, `-` and `:`.
+        prefix(prefix: impl Into<String>) => prefix.into();
 
-    /// Sets a secret that only the instances of the service share. With it, a reader of
-    /// Redis cannot test guesses at the keys (addresses, user names) in it. With another
-    /// secret, all counters start anew, and overrides of operators are forgotten. Default: none.
-    ///
-    /// Keys are hashed with or without a secret. Without one the hash protects little: there are only four
-    /// billion IPv4 addresses, so a reader of Redis can try them all.
-    pub fn secret(mut self, secret: impl AsRef<[u8]>) -> Self {
-        self.secret = secret.as_ref().to_vec();
-        self
-    }
+        /// Sets a secret that only the instances of the service share. With it, a reader of
+        /// Redis cannot test guesses at the keys (addresses, user names) in it. With another
+        /// secret, all counters start anew, and overrides of operators are forgotten. Default: none.
+        ///
+        /// Keys are hashed with or without a secret. Without one the hash protects little: there are only four
+        /// billion IPv4 addresses, so a reader of Redis can try them all.
+        secret(secret: impl AsRef<[u8]>) => secret.as_ref().to_vec();
 
-    /// Sets the longest time that a decision may take. Default: 50 ms. A decision that was sent may have spent even if its answer
-    /// came too late.
-    ///
-    /// From 1 ms to 60 s. It covers all round trips of a decision, including the wait to share a
-    /// call. It is the longest delay that an outage can add to a request, so choose it by the delay that a
-    /// request can afford, not by the slowest answer ever seen; with a `Resilient` store around
-    /// it, only the first few requests of an outage wait that long.
-    pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
-        self
-    }
+        /// Sets the longest time that a decision may take. Default: 50 ms. A decision that was sent may have spent even if its answer
+        /// came too late.
+        ///
+        /// From 1 ms to 60 s. It covers all round trips of a decision, including the wait to share a
+        /// call. It is the longest delay that an outage can add to a request, so choose it by the delay that a
+        /// request can afford, not by the slowest answer ever seen; with a `Resilient` store around
+        /// it, only the first few requests of an outage wait that long.
+        deadline(deadline: Duration);
 
-    /// Sets how long after the creation of the store its decisions wait for the first connection. They all wait until the same moment.
-    /// After it, a decision without a connection is made at once, as the policy's
-    /// [`OnOutage`](sluicegate_core::OnOutage) says. Default: 1 s.
-    ///
-    /// At most 60 s. Without this wait, requests that come while a service starts would be decided as in an outage, although Redis
-    /// is healthy. With `Duration::ZERO` no decision waits, and neither does any in a `Resilient` store, whose
-    /// fallback decides meanwhile.
-    pub fn first_connection(mut self, within: Duration) -> Self {
-        self.first_connection = within;
-        self
-    }
+        /// Sets how long after the creation of the store its decisions wait for the first connection. They all wait until the same moment.
+        /// After it, a decision without a connection is made at once, as the policy's
+        /// [`OnOutage`](sluicegate_core::OnOutage) says. Default: 1 s.
+        ///
+        /// At most 60 s. Without this wait, requests that come while a service starts would be decided as in an outage, although Redis
+        /// is healthy. With `Duration::ZERO` no decision waits, and neither does any in a `Resilient` store, whose
+        /// fallback decides meanwhile.
+        first_connection(within: Duration);
 
-    /// Sets the clock. Default: the server's own `TIME`, so that the clocks of the instances do not matter; another clock is
-    /// for tests.
-    ///
-    /// With another clock, all requests of a shared call carry the same time, and keys live a
-    /// minute longer in Redis than they have to, because the server expires them by its own clock.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Some(Box::new(clock));
-        self
+        /// Sets the clock. Default: the server's own `TIME`, so that the clocks of the instances do not matter; another clock is
+        /// for tests.
+        ///
+        /// With another clock, all requests of a shared call carry the same time, and keys live a
+        /// minute longer in Redis than they have to, because the server expires them by its own clock.
+        clock(clock: impl Clock) => Some(Box::new(clock));
     }
 
     /// Prevents peeks from writing, for tools that look at the keys of services, possibly under policies that are not in force.
@@ -277,11 +263,7 @@ impl RedisStoreBuilder {
     }
 }
 
-impl fmt::Debug for RedisStoreBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStoreBuilder").field("prefix", &self.prefix).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(RedisStoreBuilder { prefix });
 
 #[cfg(test)]
 mod tests {

@@ -86,12 +86,6 @@ impl Tags {
     }
 }
 
-impl std::fmt::Debug for Tags {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Tags(..)")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use sluicegate_core::Key;

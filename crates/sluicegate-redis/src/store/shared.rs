@@ -1,6 +1,5 @@
 //! The bytes that instances share, for overrides of operators: one key, read every few seconds and at each new connection.
 
-use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
@@ -242,12 +241,6 @@ impl SharedSeal {
             self.cipher.decrypt(&nonce, sealed).ok()
         });
         opened.unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for SharedSeal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SharedSeal(..)")
     }
 }
 

@@ -1,7 +1,6 @@
 //! Scripts of the application on the store's connection: [`HashSlot`], [`Script`].
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 
 use redis::{Cmd, ToRedisArgs, Value};
@@ -106,11 +105,7 @@ impl HashSlot {
     }
 }
 
-impl fmt::Debug for HashSlot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HashSlot").field("stem", &self.stem).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(HashSlot { stem });
 
 /// A script in Lua, sent by its digest, or as text to a server that does not know it.
 #[derive(Clone)]
@@ -142,11 +137,7 @@ impl Script {
     }
 }
 
-impl fmt::Debug for Script {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Script").field("digest", &self.digest).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(Script { digest });
 
 fn strings(reply: Value) -> Option<Vec<Vec<u8>>> {
     match reply {

@@ -291,17 +291,13 @@ impl StatusPageBuilder {
         self
     }
 
-    /// Sets the name of this instance on the page. Default: the environment variable `HOSTNAME`, or `this instance`. Behind a balancer it
-    /// identifies the instance; each load of the page may come from another one.
-    pub fn instance(mut self, name: impl Into<String>) -> Self {
-        self.instance = Some(name.into());
-        self
-    }
+    sluicegate_core::setters! {
+        /// Sets the name of this instance on the page. Default: the environment variable `HOSTNAME`, or `this instance`. Behind a balancer it
+        /// identifies the instance; each load of the page may come from another one.
+        instance(name: impl Into<String>) => Some(name.into());
 
-    /// Sets the clock for the expiry of forms and the dates of notices. Default: [`SystemClock`]. Stores have clocks of their own.
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Box::new(clock);
-        self
+        /// Sets the clock for the expiry of forms and the dates of notices. Default: [`SystemClock`]. Stores have clocks of their own.
+        clock(clock: impl Clock) => Box::new(clock);
     }
 
     /// Checks the settings and makes the page.

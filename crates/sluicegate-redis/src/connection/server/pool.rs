@@ -3,7 +3,6 @@
 //! Without one, the store's own connection is faster: it carries all requests at the same time and
 //! needs one round trip for each. See [`RedisStoreBuilder::pool`](crate::RedisStoreBuilder::pool).
 
-use std::fmt;
 use std::sync::Arc;
 
 use deadpool_redis::{PoolError, cluster, sentinel};
@@ -40,11 +39,7 @@ impl From<DeadPool> for Target {
     }
 }
 
-impl fmt::Debug for DeadPool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeadPool").field("is_cluster", &self.is_cluster).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(DeadPool { is_cluster });
 
 /// The three pools have the same methods, but no common trait.
 macro_rules! pools {
