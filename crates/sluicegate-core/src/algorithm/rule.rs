@@ -184,13 +184,7 @@ impl Rule {
         level.look(state, now_us, cost, settle)
     }
 
-    /// Whether the rule is a GCRA that delays nothing and counts its level in microseconds.
-    #[inline]
-    pub(crate) fn is_plain(&self) -> bool {
-        matches!(self, Self::Gcra(level) if level.is_plain())
-    }
-
-    /// [`spend_now`](Self::spend_now) for a [plain](Self::is_plain) rule, without a call. `None` for other rules, too.
+    /// [`spend_now`](Self::spend_now) for a GCRA that delays nothing and counts its level in microseconds, without a call. `None` for other rules, too.
     #[inline(always)]
     pub(crate) fn spend_plainly_now(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
         match self {

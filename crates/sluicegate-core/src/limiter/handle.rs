@@ -251,7 +251,7 @@ impl RateLimiter {
     ///
     /// # Memory
     /// A policy takes quotas of keys from the first call on, or once a layer [enables it](Self::remember): then a key
-    /// takes 32 bytes of a [`MemoryStore`](crate::MemoryStore) instead of 24, or about 48 to 64 if it took more than 24. Up to 65,535
+    /// takes 64 bytes of a [`MemoryStore`](crate::MemoryStore) instead of 24 or 48. Up to 65,535
     /// different quotas of a policy may be in use there at once: by keys in debt, or because they were asked for lately.
     ///
     /// ```

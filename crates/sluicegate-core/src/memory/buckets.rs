@@ -13,9 +13,8 @@ use smallvec::SmallVec;
 use super::beside::{Ahead, BucketAccount, Debtors, Floors};
 use super::context::{HashedKey, StoreContext};
 use super::home::{Home, LockedSet, TableKind};
-use super::slot::{KeyRule, MOST_PLANS, NumberedRule, QuotaRules};
+use super::slot::{KeyRule, MOST_PLANS, NumberedRule, QuotaRules, SlotWords};
 use super::table;
-use super::table::SlotWords;
 use crate::algorithm::Rule;
 use crate::error::{ConfigError, ConfigErrorKind, StoreError, StoreErrorKind};
 use crate::policy::{OnFull, Policy};
@@ -113,24 +112,16 @@ impl Buckets {
     /// Checks that there is room for the quotas that a key brings, and keeps it for them.
     ///
     /// # Errors
-    /// When the tables of this policy cannot hold them, or there is no room.
+    /// When a log of this store cannot hold them, or there is no room.
     pub(super) fn admit(
         &self,
         context: &StoreContext,
         policy: &PreparedPolicy,
         own: &OwnQuotas,
     ) -> Result<(), ConfigError> {
-        for (index, (bucket, quota)) in self.each.iter().zip(own.policy().quotas()).enumerate() {
-            let here = |error: ConfigError| error.in_quota(index);
+        for (index, quota) in own.policy().quotas().iter().enumerate() {
             if let Some(log) = quota.rule().log() {
-                context.check_log(own.policy(), log).map_err(here)?;
-            }
-            if !bucket.fits(quota.rule()) {
-                let problem = format!(
-                    "{} needs more room in memory than the table of this policy has: give the policy a quota that needs as much, such as this one",
-                    quota.quota()
-                );
-                return Err(here(ConfigError::new(ConfigErrorKind::Unsupported, problem)));
+                context.check_log(own.policy(), log).map_err(|error| error.in_quota(index))?;
             }
         }
         match self.plans(policy, own, context.clock.now_us()) {
@@ -174,11 +165,6 @@ impl Buckets {
     #[inline]
     pub(super) fn is_at_rest(&self, key: impl Fn() -> HashedKey) -> bool {
         !self.has_older() && self.each.iter().all(|bucket| bucket.is_at_rest(&key))
-    }
-
-    /// Whether a key may owe anything, or have owed, as far as [`is_at_rest`](Self::is_at_rest) knows without a lock.
-    pub(super) fn may_have_owed(&self, key: HashedKey) -> bool {
-        self.has_older() || self.each.iter().any(|bucket| bucket.may_have_owed(key))
     }
 
     /// The replacements whose keys may still matter, the youngest first. Drops the others and frees their memory.
@@ -250,9 +236,6 @@ struct MadeTable {
     shape: TableKind,
     home: Home,
 }
-
-/// The numbers that fit beside the time of a state of one word in a table with plans.
-const NARROW_AUX: u64 = 1 << 20;
 
 /// The time after the end of its last debt before a bucket counts as idle.
 pub(super) const IDLE_AFTER_US: u64 = 60_000_000;
@@ -359,11 +342,6 @@ impl Bucket {
         Ok(Some(plan))
     }
 
-    /// Whether the table has room for the states of a rule that a key brings.
-    pub(super) fn fits(&self, rule: &Rule) -> bool {
-        !(matches!(self.home(), Home::NarrowOwn(_)) && rule.aux_bound() > NARROW_AUX)
-    }
-
     /// The last noted spend.
     pub(super) fn spent_us(&self) -> u64 {
         // Relaxed, as below: read under the locks of the sets that a spend was noted under, or else a moment later.
@@ -444,12 +422,6 @@ impl Bucket {
         }
         let hash = self.context.hash(self.salt, key());
         !self.is_noted(hash) || self.has_no_state(hash) || self.is_over(furthest_us)
-    }
-
-    /// Whether the key may owe anything, or have owed. It takes no lock.
-    #[inline]
-    pub(super) fn may_have_owed(&self, key: HashedKey) -> bool {
-        self.furthest_us() > 0 && self.is_noted(self.context.hash(self.salt, key))
     }
 
     fn is_noted(&self, hash: u64) -> bool {

@@ -20,8 +20,7 @@ use smallvec::SmallVec;
 use super::buckets::Bucket;
 use super::home::LockedSet;
 use super::logs::{EntryRef, Shard};
-use super::slot::NumberedRule;
-use super::table::SlotWords;
+use super::slot::{NumberedRule, SlotWords};
 use crate::algorithm::{Balance, Rule, SlidingLog, Slot, Spent, State};
 use crate::receipt::{Receipt, Trace};
 use crate::store::{Ask, Mode};
@@ -151,7 +150,7 @@ impl LockedSet<'_> {
             self.put(cell, after, now_us);
             after
         };
-        trace((bucket, &by.rule), before.state, after, self.birth(hash), at_us)
+        trace((bucket, &by.rule), before.state, after, self.birth(cell), at_us)
     }
 
     /// Gives back spent units that still count.
@@ -211,8 +210,7 @@ impl LockedSet<'_> {
     /// Gives back by the account, unless a turn may depend on the units: they drain in the order of their arrival.
     fn give_back(&mut self, cell: &BucketCell<'_>, receipt: &Receipt, trace: &Trace, give: u64, now_us: u64) {
         let kept = self.kept(cell, now_us);
-        let is_known =
-            trace.birth == named(cell.bucket, self.birth(cell.hash)) && kept.state.until_us > now_us;
+        let is_known = trace.birth == named(cell.bucket, self.birth(cell)) && kept.state.until_us > now_us;
         if !is_known || self.may_depend(cell, now_us) {
             return;
         }
@@ -262,7 +260,7 @@ impl LockedSet<'_> {
         let is_whole = cost == whole || !cell.by.rule.is_level();
         // If the key is at rest, other calls have already given back the turn's units.
         let state = self.state(cell, now_us);
-        let is_known = state.until_us > now_us && trace.birth == named(cell.bucket, self.birth(cell.hash));
+        let is_known = state.until_us > now_us && trace.birth == named(cell.bucket, self.birth(cell));
         if receipt.at_us() <= now_us || !is_whole || !is_known {
             return None;
         }
@@ -277,6 +275,12 @@ impl LockedSet<'_> {
 
     pub(super) fn state(&self, cell: &BucketCell<'_>, now_us: u64) -> State {
         self.kept(cell, now_us).state
+    }
+
+    /// The number of the key's present bucket. It changes after the key was forgotten or counted by another plan and, where there
+    /// are accounts, after the key was at rest.
+    fn birth(&self, cell: &BucketCell<'_>) -> u64 {
+        if cell.bucket.accounts() { self.entry(cell.hash).account.birth() } else { self.forgotten() }
     }
 
     /// Stores an entry of the key, counted as the ask counts.
@@ -354,7 +358,7 @@ impl LockedSet<'_> {
     ) {
         let BucketCell { bucket, hash, by: NumberedRule { rule, .. }, .. } = *cell;
         let kept = self.kept(cell, now_us);
-        let Some(before) = trace.floor.filter(|_| trace.birth == named(bucket, self.birth(hash))) else {
+        let Some(before) = trace.floor.filter(|_| trace.birth == named(bucket, self.birth(cell))) else {
             return;
         };
         if bucket.floors.of(hash, now_us) == trace.after {

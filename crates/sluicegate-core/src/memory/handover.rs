@@ -15,9 +15,8 @@ use super::buckets::{Bucket, BucketReplacement, Buckets, Heir};
 use super::change::{BucketCell, LockedSets};
 use super::home::LockedSet;
 use super::logs::LogCopy;
-use super::slot::NumberedRule;
+use super::slot::{NumberedRule, SlotWords};
 use super::store::PolicyBuckets;
-use super::table::SlotWords;
 use crate::algorithm::{Rule, State, Units};
 use crate::few::few;
 use crate::store::{Ask, Inherit};
@@ -211,13 +210,12 @@ impl LockedSet<'_> {
 }
 
 impl Estate {
-    /// The rule by which the key is counted in a bucket that follows: its own, if it brought one and that fits, or else the
+    /// The rule by which the key is counted in a bucket that follows: its own, if it brought one of the same kind, or else the
     /// policy's. The ask has no part in it.
     fn rule_in(&self, bucket: &Bucket, now_us: u64) -> NumberedRule {
         let is_alike = discriminant(&self.rule) == discriminant(&bucket.rules.own);
-        let plan = (self.is_own && is_alike && bucket.fits(&self.rule))
-            .then(|| bucket.plan(&self.rule, now_us).ok().flatten())
-            .flatten();
+        let own = Some(&self.rule).filter(|_| self.is_own && is_alike);
+        let plan = own.and_then(|rule| bucket.plan(rule, now_us).ok().flatten());
         plan.map_or(NumberedRule { rule: bucket.rules.own, plan: 0 }, |plan| plan.counted())
     }
 }

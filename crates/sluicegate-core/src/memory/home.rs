@@ -1,6 +1,6 @@
 //! The tables and logs that keep the states of one quota.
 //!
-//! A state has one word or two, an account has one more, and a log is a list: there is a kind of home for
+//! A state has one word or two, a key with an account or a plan has three words, and a log is a list: there is a kind of home for
 //! each. The kind is chosen at the first request, so that a decision branches once and then
 //! works on a table with sizes that the compiler knows.
 
@@ -8,25 +8,20 @@ use std::sync::MutexGuard;
 
 use super::context::StoreContext;
 use super::logs::{LogCopy, Logs, Shard};
-use super::slot::QuotaRules;
-use super::table::{self, Locked, SlotWords, Table};
+use super::slot::{QuotaRules, SlotWords};
+
+use super::table::{self, FullTable, Locked, NarrowTable, Table, WideTable, slots_of_a_set};
 use crate::algorithm::Rule;
 use crate::policy::{OnFull, Policy};
 
 /// The table of one quota of one policy, or its logs. Allocated at the first request; it never grows.
 pub(super) enum Home {
     /// States of one word, five to a set of 64 bytes.
-    Narrow(Table<5, 1, false>),
+    Narrow(NarrowTable),
     /// States of two words, three to a set.
-    Wide(Table<3, 2, false>),
-    /// States of one word, and accounts.
-    NarrowKept(Table<3, 2, true>),
-    /// States of one word, each counted by a plan; four to a set.
-    NarrowOwn(Table<4, 1, false, 4>),
-    /// States of two words, each counted by a plan; five to two lines.
-    WideOwn(Table<5, 2, false, 5, 16>),
-    /// States of two words with accounts, and states of any size with accounts and plans; four to two lines.
-    KeptOwn(Table<4, 3, true, 4, 16>),
+    Wide(WideTable),
+    /// States with accounts and plans; four to two lines.
+    Full(FullTable),
     Logs(Logs),
 }
 
@@ -41,24 +36,19 @@ pub(super) struct TableKind {
 
 /// A set or shard of a home, locked.
 pub(super) enum LockedSet<'a> {
-    Narrow(Locked<'a, 5, 1, false>),
-    Wide(Locked<'a, 3, 2, false>),
-    NarrowKept(Locked<'a, 3, 2, true>),
-    NarrowOwn(Locked<'a, 4, 1, false, 4>),
-    WideOwn(Locked<'a, 5, 2, false, 5, 16>),
-    KeptOwn(Locked<'a, 4, 3, true, 4, 16>),
+    Narrow(Locked<'a, 1, 8>),
+    Wide(Locked<'a, 2, 8>),
+    Full(Locked<'a, 3, 16>),
     Log(MutexGuard<'a, Shard>),
 }
 
-/// Slots per hundred keys of capacity: a table at its full capacity has 2.7 of 5, 2 of 4 or 1.3 of 3 slots
-/// of a set in use.
+/// Slots per hundred keys of capacity, for states of one word, of two and of three: a table at its full capacity has 2.7 of 5, 1.3 of 3 or
+/// 2 of 4 slots of a set in use.
 ///
 /// Keys fall into sets at random, and a full set evicts its least indebted key. More
 /// slots than keys make this rare: three to five keys in a hundred meet a full set when the table
 /// is at its full capacity.
-const OF_FIVE: usize = 187;
-const OF_FOUR: usize = 200;
-const OF_THREE: usize = 225;
+const PER_HUNDRED: [usize; 3] = [187, 225, 200];
 
 /// Sends a call to the table of this kind; for logs, evaluates the given expression.
 macro_rules! tables {
@@ -66,10 +56,7 @@ macro_rules! tables {
         match $self {
             $kind::Narrow($table) => $call,
             $kind::Wide($table) => $call,
-            $kind::NarrowKept($table) => $call,
-            $kind::NarrowOwn($table) => $call,
-            $kind::WideOwn($table) => $call,
-            $kind::KeptOwn($table) => $call,
+            $kind::Full($table) => $call,
             $logs => $log,
         }
     };
@@ -80,35 +67,33 @@ impl TableKind {
         Self { accounts: policy.gives_back(), quotas: policy.takes_quotas() }
     }
 
+    /// The words of a slot.
+    fn words_of_a_slot(self, rule: &Rule) -> usize {
+        match rule.fits_one_word() {
+            _ if self.accounts || self.quotas => 3,
+            true => 1,
+            false => 2,
+        }
+    }
+
     /// The number of slots of a table for this many keys, in whole sets. A log has no slots; the result is then the number of keys.
     pub(super) fn slots(self, rule: &Rule, keys: usize) -> usize {
         if rule.log().is_some() {
             return keys;
         }
-        let (of_a_set, per_cent) = match self.slots_of_a_set(rule) {
-            3 => (3, OF_THREE),
-            4 => (4, OF_FOUR),
-            of_a_set => (of_a_set, OF_FIVE),
-        };
-        slots(keys, per_cent).div_ceil(of_a_set).max(1).saturating_mul(of_a_set)
-    }
-
-    fn slots_of_a_set(self, rule: &Rule) -> usize {
-        match (self.quotas, self.accounts, rule.fits_one_word()) {
-            (true, false, true) | (true, true, _) | (false, true, false) => 4,
-            (true, false, false) | (false, false, true) => 5,
-            (false, false, false) | (false, true, true) => 3,
-        }
+        let words = self.words_of_a_slot(rule);
+        let of_a_set = slots_of_a_set(words);
+        slots(keys, PER_HUNDRED[words - 1]).div_ceil(of_a_set).max(1).saturating_mul(of_a_set)
     }
 
     /// The words of a table for this many keys. Logs have at most nine for each, beside their entries.
     pub(super) fn words(self, rule: &Rule, keys: usize) -> usize {
-        let of_a_set = match (self.quotas, self.accounts, rule.fits_one_word()) {
-            _ if rule.log().is_some() => return keys.saturating_mul(9),
-            (true, false, true) | (false, false, _) | (false, true, true) => 8,
-            (true, false, false) | (true, true, _) | (false, true, false) => 16,
-        };
-        (self.slots(rule, keys) / self.slots_of_a_set(rule)).saturating_mul(of_a_set)
+        if rule.log().is_some() {
+            return keys.saturating_mul(9);
+        }
+        let words = self.words_of_a_slot(rule);
+        let of_a_set = if words == 3 { 16 } else { 8 };
+        (self.slots(rule, keys) / slots_of_a_set(words)).saturating_mul(of_a_set)
     }
 }
 
@@ -121,18 +106,14 @@ impl Home {
     ) -> Self {
         let slots = shape.slots(rule, keys);
         let count = if on_full == OnFull::Inherit { &context.inherited } else { &context.evictions };
-        let TableKind { accounts, quotas } = shape;
-        match (rule.log(), quotas, accounts, rule.fits_one_word()) {
-            (Some(log), ..) => {
-                let entries = context.settings.log_entries;
-                Self::Logs(Logs::new(*log, (keys, entries), (on_full, quotas), context.fresh_salt(), count))
-            }
-            (_, true, false, true) => Self::NarrowOwn(Table::new(slots, on_full, count)),
-            (_, true, false, false) => Self::WideOwn(Table::new(slots, on_full, count)),
-            (_, true, true, _) | (_, false, true, false) => Self::KeptOwn(Table::new(slots, on_full, count)),
-            (_, false, false, true) => Self::Narrow(Table::new(slots, on_full, count)),
-            (_, false, false, false) => Self::Wide(Table::new(slots, on_full, count)),
-            (_, false, true, true) => Self::NarrowKept(Table::new(slots, on_full, count)),
+        if let Some(log) = rule.log() {
+            let room = (keys, context.settings.log_entries);
+            return Self::Logs(Logs::new(*log, room, (on_full, shape.quotas), context.fresh_salt(), count));
+        }
+        match shape.words_of_a_slot(rule) {
+            1 => Self::Narrow(Table::new(slots, on_full, count)),
+            2 => Self::Wide(Table::new(slots, on_full, count)),
+            _ => Self::Full(Table::new(slots, on_full, count)),
         }
     }
 
@@ -147,10 +128,7 @@ impl Home {
         match self {
             Self::Narrow(table) => LockedSet::Narrow(table.lock(index)),
             Self::Wide(table) => LockedSet::Wide(table.lock(index)),
-            Self::NarrowKept(table) => LockedSet::NarrowKept(table.lock(index)),
-            Self::NarrowOwn(table) => LockedSet::NarrowOwn(table.lock(index)),
-            Self::WideOwn(table) => LockedSet::WideOwn(table.lock(index)),
-            Self::KeptOwn(table) => LockedSet::KeptOwn(table.lock(index)),
+            Self::Full(table) => LockedSet::Full(table.lock(index)),
             Self::Logs(logs) => LockedSet::Log(logs.lock(index)),
         }
     }
@@ -217,15 +195,6 @@ impl LockedSet<'_> {
         tables!(self, LockedSet, set => set.reset(hash), LockedSet::Log(shard) => shard.reset(hash));
     }
 
-    /// The number of the key's present bucket. It changes after the key was forgotten or counted by another plan and, where there
-    /// are accounts, after the key was at rest.
-    pub(super) fn birth(&self, hash: u64) -> u64 {
-        match self {
-            LockedSet::NarrowKept(_) | LockedSet::KeptOwn(_) => self.entry(hash).account.birth(),
-            _ => self.forgotten(),
-        }
-    }
-
     /// A number that changes when a key of this set is forgotten or reset; 0 for a log.
     pub(super) fn forgotten(&self) -> u64 {
         tables!(self, LockedSet, set => set.forgotten(), LockedSet::Log(_) => 0)
@@ -255,7 +224,7 @@ mod tests {
     #[test]
     fn slots_are_reckoned_without_a_product_that_is_larger_than_they_are() {
         for keys in [1, 99, 100, 101, 12_345, 22_968_473, 1 << 31] {
-            for per_cent in [OF_FIVE, OF_FOUR, OF_THREE] {
+            for per_cent in PER_HUNDRED {
                 let exact = keys as u64 * per_cent as u64 / 100;
                 assert_eq!(slots(keys, per_cent) as u64, exact, "{keys} at {per_cent}");
                 assert!(keys as u64 / 100 * per_cent as u64 <= exact);

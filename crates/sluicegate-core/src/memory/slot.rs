@@ -4,7 +4,7 @@
 //! ```text
 //! word 0   moment of rest (52 bits)                          | aux of a one-word state (12 bits)
 //! word 1   aux of a two-word state
-//! last     account, in tables with accounts
+//! word 2   account
 //! ```
 //!
 //! All accesses are `Relaxed`: the lock of the set orders them, and a gauge that reads without the lock needs no order.
@@ -196,7 +196,7 @@ pub(super) struct NumberedRule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SlotWords {
     pub(super) state: State,
-    /// Only in tables with accounts.
+    /// Only in tables of three words.
     pub(super) account: BucketAccount,
     /// The number of the plan that the state is counted by: 0 for the policy's own quota.
     pub(super) plan: u16,
@@ -204,8 +204,6 @@ pub(super) struct SlotWords {
 
 const LOW_BITS: u32 = 12;
 const LOW_MAX: u64 = (1 << LOW_BITS) - 1;
-/// The bits of an `aux` stored beside the time, and above them the bits of a table with plans.
-pub(super) const AUX_BITS: u32 = LOW_BITS;
 const TIME_MAX: u64 = u64::MAX >> LOW_BITS;
 
 /// When the state of a slot is at rest. One read, so that it may be asked without the lock, for a
@@ -215,38 +213,23 @@ pub(super) fn until_of<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> u64 {
     words[0].load(Ordering::Relaxed) >> LOW_BITS
 }
 
-/// The words of a slot that hold the state; with accounts, the last word is the account.
-pub(super) const fn state_words<const WORDS: usize, const ACCOUNTS: bool>() -> usize {
-    if ACCOUNTS { WORDS - 1 } else { WORDS }
-}
-
 #[inline]
-pub(super) fn load<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS]) -> SlotWords {
+pub(super) fn load<const WORDS: usize>(words: &[AtomicU64; WORDS]) -> SlotWords {
     let first = words[0].load(Ordering::Relaxed);
-    let aux = match state_words::<WORDS, ACCOUNTS>() {
-        1 => first & LOW_MAX,
-        _ => words[1].load(Ordering::Relaxed),
-    };
-    let account = if ACCOUNTS {
-        BucketAccount::of(words[WORDS - 1].load(Ordering::Relaxed))
-    } else {
-        BucketAccount::default()
-    };
-    SlotWords { state: State::new(first >> LOW_BITS, aux), account, plan: 0 }
+    let aux = if WORDS == 1 { first & LOW_MAX } else { words[1].load(Ordering::Relaxed) };
+    let account = if WORDS < 3 { 0 } else { words[2].load(Ordering::Relaxed) };
+    SlotWords { state: State::new(first >> LOW_BITS, aux), account: BucketAccount::of(account), plan: 0 }
 }
 
 #[inline]
-pub(super) fn store<const WORDS: usize, const ACCOUNTS: bool>(words: &[AtomicU64; WORDS], kept: SlotWords) {
+pub(super) fn store<const WORDS: usize>(words: &[AtomicU64; WORDS], kept: SlotWords) {
     let SlotWords { state, account, .. } = kept;
-    let low = match state_words::<WORDS, ACCOUNTS>() {
-        1 => state.aux & LOW_MAX,
-        _ => {
-            words[1].store(state.aux, Ordering::Relaxed);
-            0
-        }
-    };
-    if ACCOUNTS {
-        words[WORDS - 1].store(account.word(), Ordering::Relaxed);
+    let low = if WORDS == 1 { state.aux & LOW_MAX } else { 0 };
+    if WORDS > 1 {
+        words[1].store(state.aux, Ordering::Relaxed);
+    }
+    if WORDS == 3 {
+        words[2].store(account.word(), Ordering::Relaxed);
     }
     words[0].store(state.until_us.min(TIME_MAX) << LOW_BITS | low, Ordering::Relaxed);
 }

@@ -24,9 +24,9 @@ use crate::store::{
 /// keys arrive; on most systems a page of it is resident from its first key on. Its size is set in keys: by [`PolicyBuilder::table_size`](crate::policy::PolicyBuilder::table_size), or for all policies
 /// by [`MemoryStoreBuilder::table_size`](super::MemoryStoreBuilder::table_size). The memory of a store is the sum:
 ///
-/// | state | quotas | bytes per key | with [refunds](crate::policy::PolicyBuilder::refunds) |
+/// | state | quotas | bytes per key | with [refunds](crate::policy::PolicyBuilder::refunds) or [quotas of keys](crate::RateLimiter::with_quotas) |
 /// |---|---|---|---|
-/// | one word | GCRA, token and leaky buckets of all round quotas | 24 | 48 |
+/// | one word | GCRA, token and leaky buckets of all round quotas | 24 | 64 |
 /// | two words | fixed windows, sliding counters, interval refills, all other quotas | 48 | 64 |
 /// | a list | sliding logs | at most 72, and 16 per entry | the same |
 ///
@@ -43,7 +43,7 @@ use crate::store::{
 /// If forgetting is worse than refusing, set [`OnFull::Inherit`](crate::policy::OnFull::Inherit): a key that makes
 /// room leaves its debt to its set, and new keys there start with the heaviest debt left. So no flood
 /// frees a key from its debt, but during a flood other keys may be refused until that debt has drained.
-/// It takes 27 bytes per key for states of one word and 60 for two words (60 and 76 with refunds), and 2 more for logs. A
+/// It takes 27 bytes per key for states of one word, 60 for two words and 76 with refunds, and 2 more for logs. A
 /// [reset](crate::RateLimiter::reset) clears the debt of a key, but not an inherited debt.
 ///
 /// When a policy is [replaced](crate::RateLimiter::replace), a quota with an unchanged rule keeps its table. Any other table

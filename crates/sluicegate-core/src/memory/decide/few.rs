@@ -13,9 +13,8 @@ use crate::decision::{Decision, QuotaStatus};
 use crate::few::sort_few;
 use crate::memory::buckets::Bucket;
 use crate::memory::home::{Home, LockedSet};
-use crate::memory::slot::QuotaRules;
+use crate::memory::slot::SlotWords;
 use crate::memory::store::PolicyBuckets;
-use crate::memory::table::{Locked, SlotWords, Table};
 use crate::store::{Ask, DecisionFuture, Mode};
 
 /// The most buckets that are decided this way.
@@ -29,15 +28,10 @@ struct BucketAsk<'a> {
     cost: u64,
     /// The index of the ask, and the index of the quota in its policy.
     at: (u8, u8),
-    /// The table, if the level is a span of time, as most are.
-    level: Option<&'a LevelTable>,
     /// The key's slot in its set.
     slot: Option<usize>,
     spent: Looked,
 }
-
-/// The table of levels that are spans of time.
-pub(super) type LevelTable = Table<5, 1, false>;
 
 impl PolicyBuckets {
     /// Decides asks about one to four buckets, and all others by the general way.
@@ -62,7 +56,7 @@ impl PolicyBuckets {
             let key = self.context.hashed(ask.key());
             for (quota, bucket) in (0_u8..).zip(buckets(ask)?) {
                 let hash = self.context.hash(bucket.salt, key);
-                *all.next()? = Some(BucketAsk::new((bucket, level(bucket)), (ask, hash), (policy, quota)));
+                *all.next()? = Some(BucketAsk::new(bucket, (ask, hash), (policy, quota)));
             }
         }
         Some(())
@@ -80,18 +74,8 @@ impl PolicyBuckets {
             sort_few(few, |asked| asked.bucket.number);
         }
         let is_twice = (1..N).any(|next| few[next - 1].bucket.number == few[next].bucket.number);
-        let comes_back = few.iter().any(|asked| asked.level.is_none() && asked.bucket.accounts());
-        let spent = if is_twice || comes_back {
-            None
-        } else if few.iter().all(|asked| asked.level.is_some()) {
-            // Read before the locks, to hold them for less time: no window begins here.
-            let now_us = self.context.clock.now_us();
-            let lock = |asked: &BucketAsk<'a>| asked.level.map(|table| table.lock(table.set_of(asked.hash)));
-            spend(few, lock, || now_us)
-        } else {
-            // Read under the locks: a window must not begin after a moment counted in it.
-            spend(few, |asked| Some(asked.lock()), || self.context.clock.now_us())
-        };
+        let comes_back = few.iter().any(|asked| asked.bucket.accounts());
+        let spent = if is_twice || comes_back { None } else { self.spend(few) };
         let Some(now_us) = spent else {
             return DecisionFuture::ready(self.decide_all(asks));
         };
@@ -103,11 +87,46 @@ impl PolicyBuckets {
             several => Decision::of(now_us, 0, several.iter().map(|asked| asked.status())),
         }))
     }
+
+    /// Spends from all buckets or from none, and returns the moment; `None` leaves the asks to the general way.
+    #[inline]
+    fn spend<const N: usize>(&self, few: &mut [&mut BucketAsk<'_>; N]) -> Option<u64> {
+        // Read before the locks if no window begins here, to hold them for less time; but a window must not begin after a moment counted in it.
+        let are_levels = few.iter().all(|asked| matches!(asked.bucket.home(), Home::Narrow(_)));
+        let before_us = if are_levels { Some(self.context.clock.now_us()) } else { None };
+        let mut sets = [const { None }; N];
+        for (asked, set) in few.iter().zip(&mut sets) {
+            *set = Some(asked.lock());
+        }
+        let now_us = before_us.unwrap_or_else(|| self.context.clock.now_us());
+        let mut granted = true;
+        for (asked, set) in few.iter_mut().zip(sets.iter().flatten()) {
+            let (slot, before) = set.look(asked.hash);
+            if before.plan > 0 {
+                return None;
+            }
+            asked.slot = slot;
+            asked.spend_now(before.state, now_us)?;
+            granted &= asked.spent.passed;
+        }
+        if !granted && few.iter().any(|asked| asked.outlasts_refusal()) {
+            return None;
+        }
+        for (asked, set) in few.iter_mut().zip(sets.iter_mut().flatten()) {
+            if !granted || asked.ask.mode() == Mode::Peek {
+                asked.spend_nothing(set.look(asked.hash).1.state, now_us);
+            } else {
+                let kept = SlotWords { state: asked.spent.state, ..SlotWords::default() };
+                set.put_at(asked.slot, asked.hash, kept, &asked.bucket.rules, now_us);
+            }
+        }
+        Some(now_us)
+    }
 }
 
 /// The buckets of an ask about the units available now that is counted by its policy's quotas.
 #[inline]
-pub(super) fn buckets<'a>(ask: &Ask<'a>) -> Option<impl Iterator<Item = &'a Bucket> + use<'a>> {
+fn buckets<'a>(ask: &Ask<'a>) -> Option<impl Iterator<Item = &'a Bucket> + use<'a>> {
     let buckets = buckets_of(ask).ok()?;
     let is_question = matches!(ask.mode(), Mode::Spend | Mode::Peek | Mode::Reserve { .. });
     let is_plain =
@@ -115,86 +134,15 @@ pub(super) fn buckets<'a>(ask: &Ask<'a>) -> Option<impl Iterator<Item = &'a Buck
     is_plain.then(|| buckets.each.iter().map(|bucket| &**bucket))
 }
 
-/// A locked set, of a table of one known kind or of any kind.
-trait LockedSpot {
-    fn look(&self, hash: u64) -> (Option<usize>, SlotWords);
-    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64);
-}
-
-impl LockedSpot for LockedSet<'_> {
-    #[inline]
-    fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
-        self.look(hash)
-    }
-
-    #[inline]
-    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
-        self.put_at(slot, hash, kept, rules, now_us);
-    }
-}
-
-impl LockedSpot for Locked<'_, 5, 1, false> {
-    #[inline]
-    fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
-        self.look(hash)
-    }
-
-    #[inline]
-    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
-        self.put(slot, hash, kept, rules, now_us);
-    }
-}
-
-/// Spends from all buckets or from none, and returns the moment; `None` leaves the asks to the general way.
-#[inline]
-fn spend<'a, S: LockedSpot, const N: usize>(
-    few: &mut [&mut BucketAsk<'a>; N],
-    lock: impl Fn(&BucketAsk<'a>) -> Option<S>,
-    now_us: impl FnOnce() -> u64,
-) -> Option<u64> {
-    let mut spots = [const { None }; N];
-    for (asked, spot) in few.iter().zip(&mut spots) {
-        *spot = lock(asked);
-    }
-    let now_us = now_us();
-    let mut granted = true;
-    for (asked, spot) in few.iter_mut().zip(spots.iter().flatten()) {
-        let (slot, before) = spot.look(asked.hash);
-        if before.plan > 0 {
-            return None;
-        }
-        asked.slot = slot;
-        asked.spend_now(before.state, now_us)?;
-        granted &= asked.spent.passed;
-    }
-    if !granted && few.iter().any(|asked| asked.outlasts_refusal()) {
-        return None;
-    }
-    for (asked, spot) in few.iter_mut().zip(spots.iter_mut().flatten()) {
-        if !granted || asked.ask.mode() == Mode::Peek {
-            asked.spend_nothing(spot.look(asked.hash).1.state, now_us);
-        } else {
-            let kept = SlotWords { state: asked.spent.state, ..SlotWords::default() };
-            spot.put(asked.slot, asked.hash, kept, &asked.bucket.rules, now_us);
-        }
-    }
-    Some(now_us)
-}
-
 impl<'a> BucketAsk<'a> {
     #[inline]
-    fn new(
-        (bucket, level): (&'a Bucket, Option<&'a LevelTable>),
-        (ask, hash): (&'a Ask<'a>, u64),
-        at: (u8, u8),
-    ) -> Self {
+    fn new(bucket: &'a Bucket, (ask, hash): (&'a Ask<'a>, u64), at: (u8, u8)) -> Self {
         Self {
             bucket,
             ask,
             hash,
             cost: ask.cost_of(at.1),
             at,
-            level,
             slot: None,
             spent: Looked {
                 passed: false,
@@ -247,14 +195,5 @@ impl<'a> BucketAsk<'a> {
     #[inline]
     fn status(&self) -> QuotaStatus {
         status_after(self.at, &self.spent, self.cost)
-    }
-}
-
-/// The table of a bucket whose level is a span of time.
-#[inline]
-pub(super) fn level(bucket: &Bucket) -> Option<&LevelTable> {
-    match bucket.home() {
-        Home::Narrow(table) if bucket.rules.own.is_plain() => Some(table),
-        _ => None,
     }
 }

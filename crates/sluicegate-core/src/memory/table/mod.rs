@@ -22,8 +22,7 @@
 //! ```text
 //! states     one to three words for each slot
 //! tags       32 bits for each slot
-//! plans      16 bits for each slot, in tables with plans
-//! high       8 bits for each slot, in tables with plans
+//! plans      16 bits for each slot, in tables of three words
 //! forgotten  16 bits, at byte 4 of the last word
 //! lock       a bit in the last byte of the last word
 //! ```
@@ -36,8 +35,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
 
-use super::slot::{AUX_BITS, QuotaRules, load, store, until_of};
-pub(super) use super::slot::{SlotWords, state_words};
+use super::slot::{QuotaRules, SlotWords, load, store, until_of};
 use crate::policy::OnFull;
 
 /// A fixed table of 64-byte sets that holds the keys of one quota. A key's hash selects its set (low half) and
@@ -47,14 +45,8 @@ use crate::policy::OnFull;
 /// set are in use, the least indebted key makes room: a flood of new keys evicts lightly used keys, never keys in deep debt. The evicted
 /// key is forgotten, or leaves its debt to its set: then new keys there start with the heaviest such debt.
 ///
-/// If keys bring quotas of their own, each slot names in `OWN` places (all slots, or none) the quota that its state is counted by.
-pub(super) struct Table<
-    const SLOTS: usize,
-    const WORDS: usize,
-    const ACCOUNTS: bool,
-    const OWN: usize = 0,
-    const SIZE: usize = LINE,
-> {
+/// A slot of three words has an account, and names the quota that its state is counted by. `SIZE` words are a set.
+pub(super) struct Table<const WORDS: usize, const SIZE: usize> {
     /// The sets, each at the beginning of a cache line.
     words: Box<[AtomicU64]>,
     /// The number of words in front of the first set.
@@ -67,12 +59,22 @@ pub(super) struct Table<
     evictions: Arc<Count>,
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize, const SIZE: usize>
-    Table<SLOTS, WORDS, ACCOUNTS, OWN, SIZE>
-{
+/// The tables of one, two and three words for each slot.
+pub(super) type NarrowTable = Table<1, LINE>;
+pub(super) type WideTable = Table<2, LINE>;
+pub(super) type FullTable = Table<3, { 2 * LINE }>;
+
+/// The slots of a set.
+pub(super) const fn slots_of_a_set(words: usize) -> usize {
+    [5, 3, 4][words - 1]
+}
+
+impl<const WORDS: usize, const SIZE: usize> Table<WORDS, SIZE> {
+    const SLOTS: usize = slots_of_a_set(WORDS);
+
     /// A table of at least `slots` slots, which counts in `evictions` the keys that make room.
     pub(super) fn new(slots: usize, on_full: OnFull, evictions: &Arc<Count>) -> Self {
-        let mut sets = slots.div_ceil(SLOTS).max(1);
+        let mut sets = slots.div_ceil(Self::SLOTS).max(1);
         // There was room when the policy was opened. If it is gone, a smaller table forgets sooner, and a panic would refuse all requests.
         let words = loop {
             match zeros(sets.saturating_mul(SIZE).saturating_add(LINE - 1)) {
@@ -100,7 +102,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
 
     /// Locks a set until the guard is dropped. Several are locked in the order of their indices.
     #[inline]
-    pub(super) fn lock(&self, index: usize) -> Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN, SIZE> {
+    pub(super) fn lock(&self, index: usize) -> Locked<'_, WORDS, SIZE> {
         let set = self.set(index);
         set.lock();
         Locked(SetOfTable { set, table: self, index })
@@ -112,13 +114,13 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
     }
 
     fn states_in_use(&self, now_us: u64) -> impl Iterator<Item = &[AtomicU64; WORDS]> {
-        let slots =
-            (0..self.sets).flat_map(move |index| (0..SLOTS).map(move |slot| self.set(index).state(slot)));
+        let slots = (0..self.sets)
+            .flat_map(move |index| (0..Self::SLOTS).map(move |slot| self.set(index).state(slot)));
         slots.filter(move |state| until_of(state) > now_us)
     }
 
     #[inline]
-    fn set(&self, index: usize) -> Set<'_, SLOTS, WORDS, OWN, SIZE> {
+    fn set(&self, index: usize) -> Set<'_, WORDS, SIZE> {
         let words = &self.words[self.skipped + index * SIZE..];
         Set::of(words.first_chunk().expect("a set has all its words"))
     }
@@ -153,35 +155,19 @@ fn tag_of(hash: u64) -> u32 {
 pub(super) type Copy = [[u64; 4]; 6];
 
 /// A locked set.
-pub(super) struct Locked<
-    'a,
-    const SLOTS: usize,
-    const WORDS: usize,
-    const ACCOUNTS: bool,
-    const OWN: usize = 0,
-    const SIZE: usize = LINE,
->(SetOfTable<'a, SLOTS, WORDS, ACCOUNTS, OWN, SIZE>);
+pub(super) struct Locked<'a, const WORDS: usize, const SIZE: usize>(SetOfTable<'a, WORDS, SIZE>);
 
 /// A set of a table.
 ///
 /// Rare paths take a copy: passing the guard by reference would make every decision write it to memory.
 #[derive(Clone, Copy)]
-struct SetOfTable<
-    'a,
-    const SLOTS: usize,
-    const WORDS: usize,
-    const ACCOUNTS: bool,
-    const OWN: usize,
-    const SIZE: usize,
-> {
-    set: Set<'a, SLOTS, WORDS, OWN, SIZE>,
-    table: &'a Table<SLOTS, WORDS, ACCOUNTS, OWN, SIZE>,
+struct SetOfTable<'a, const WORDS: usize, const SIZE: usize> {
+    set: Set<'a, WORDS, SIZE>,
+    table: &'a Table<WORDS, SIZE>,
     index: usize,
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize, const SIZE: usize>
-    Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN, SIZE>
-{
+impl<const WORDS: usize, const SIZE: usize> Locked<'_, WORDS, SIZE> {
     /// The slot of a hash, if it is in this set.
     #[inline]
     pub(super) fn find(&self, hash: u64) -> Option<usize> {
@@ -200,7 +186,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
     pub(super) fn get(&self, slot: Option<usize>) -> SlotWords {
         match slot {
             Some(slot) => self.0.load(slot),
-            None => self.0.left().map_or_else(SlotWords::default, load::<WORDS, ACCOUNTS>),
+            None => self.0.left().map_or_else(SlotWords::default, load),
         }
     }
 
@@ -237,11 +223,8 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
     pub(super) fn copy(&self) -> Copy {
         let mut copy = [[0; 4]; 6];
         let set = self.0.set;
-        for (slot, to) in copy.iter_mut().enumerate().take(SLOTS) {
-            to[0] = u64::from(set.tag(slot)) << 32;
-            if OWN > 0 {
-                to[0] |= u64::from(set.high(slot)) << 16 | u64::from(set.plan(slot));
-            }
+        for (slot, to) in copy.iter_mut().enumerate().take(slots_of_a_set(WORDS)) {
+            to[0] = u64::from(set.tag(slot)) << 32 | u64::from(set.plan(slot));
             for (to, word) in to[1..].iter_mut().zip(set.state(slot)) {
                 *to = word.load(Ordering::Relaxed);
             }
@@ -255,12 +238,9 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
     /// Restores the set from a copy.
     pub(super) fn restore(&mut self, copy: &Copy) {
         let set = self.0.set;
-        for (slot, from) in copy.iter().enumerate().take(SLOTS) {
+        for (slot, from) in copy.iter().enumerate().take(slots_of_a_set(WORDS)) {
             set.set_tag(slot, tag_of(from[0]));
-            if OWN > 0 {
-                set.set_high(slot, (from[0] >> 16 & 0xff) as u8);
-                set.set_plan(slot, (from[0] & 0xffff) as u16);
-            }
+            set.set_plan(slot, (from[0] & 0xffff) as u16);
             for (from, word) in from[1..].iter().zip(set.state(slot)) {
                 word.store(*from, Ordering::Relaxed);
             }
@@ -271,9 +251,7 @@ impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: us
     }
 }
 
-impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize, const SIZE: usize>
-    SetOfTable<'a, SLOTS, WORDS, ACCOUNTS, OWN, SIZE>
-{
+impl<'a, const WORDS: usize, const SIZE: usize> SetOfTable<'a, WORDS, SIZE> {
     /// The debt that keys that made room have left to this set.
     #[inline]
     fn left(self) -> Option<&'a [AtomicU64; WORDS]> {
@@ -283,20 +261,13 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
     /// The entry in a slot.
     #[inline]
     fn load(self, slot: usize) -> SlotWords {
-        let mut kept = load::<WORDS, ACCOUNTS>(self.set.state(slot));
-        if OWN > 0 {
-            kept.plan = self.set.plan(slot);
-            if const { state_words::<WORDS, ACCOUNTS>() == 1 } {
-                kept.state.aux |= u64::from(self.set.high(slot)) << AUX_BITS;
-            }
-        }
-        kept
+        SlotWords { plan: self.set.plan(slot), ..load(self.set.state(slot)) }
     }
 
     /// Stores an entry in the place of another one of the same key. If it is counted by another plan, it is a new bucket from now on.
     #[inline]
     fn replace(self, slot: usize, kept: SlotWords) {
-        if OWN > 0 && self.set.plan(slot) != kept.plan {
+        if self.set.plan(slot) != kept.plan {
             self.set.forget_one();
         }
         self.store(slot, kept);
@@ -304,13 +275,8 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
 
     #[inline]
     fn store(self, slot: usize, kept: SlotWords) {
-        store::<WORDS, ACCOUNTS>(self.set.state(slot), kept);
-        if OWN > 0 {
-            self.set.set_plan(slot, kept.plan);
-            if const { state_words::<WORDS, ACCOUNTS>() == 1 } {
-                self.set.set_high(slot, (kept.state.aux >> AUX_BITS & 0xff) as u8);
-            }
-        }
+        store(self.set.state(slot), kept);
+        self.set.set_plan(slot, kept.plan);
     }
 
     #[cold]
@@ -319,9 +285,9 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
         let debt_of = |slot: &usize| {
             let kept = self.load(*slot);
             let is_debt = kept.state.until_us > now_us;
-            if is_debt { Err(rules.weight(&kept, OWN > 0, now_us)) } else { Ok(kept.state.until_us) }
+            if is_debt { Err(rules.weight(&kept, WORDS == 3, now_us)) } else { Ok(kept.state.until_us) }
         };
-        let victim = (0..SLOTS).min_by_key(debt_of).unwrap_or(0);
+        let victim = (0..slots_of_a_set(WORDS)).min_by_key(debt_of).unwrap_or(0);
         if kept.state.until_us <= now_us && debt_of(&victim) >= Ok(kept.state.until_us) {
             return;
         }
@@ -343,18 +309,16 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN
     /// state.
     fn leave(self, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
         let Some(left) = self.left() else { return };
-        let (rule, before) = (&rules.own, load::<WORDS, ACCOUNTS>(left).state);
+        let (rule, before) = (&rules.own, load(left).state);
         // Counted by the policy's own quota, because any key may inherit it.
         let state = rules.counted(kept, (rule, 0), now_us).state;
         let state = if before.until_us > now_us { rule.heavier(before, state, now_us) } else { state };
         // Without an account: one key cannot give back the units of another.
-        store::<WORDS, ACCOUNTS>(left, SlotWords { state, ..SlotWords::default() });
+        store(left, SlotWords { state, ..SlotWords::default() });
     }
 }
 
-impl<const SLOTS: usize, const WORDS: usize, const ACCOUNTS: bool, const OWN: usize, const SIZE: usize> Drop
-    for Locked<'_, SLOTS, WORDS, ACCOUNTS, OWN, SIZE>
-{
+impl<const WORDS: usize, const SIZE: usize> Drop for Locked<'_, WORDS, SIZE> {
     #[inline]
     fn drop(&mut self) {
         self.0.set.unlock();
@@ -367,24 +331,19 @@ const LINE: usize = 8;
 /// The bit of the last word that is set while a set is locked. Not the sign bit, of which compilers make a loop instead of a single `bts`.
 const LOCKED: u64 = 1 << 56;
 
-/// Five slots of one word, three of two, or two of three: at most 63 bytes, so that a set is one cache line. With plans of keys
-/// there are four slots of one word in a line, or five of two or four of three in two lines. `SIZE` words are one line or two.
+/// Five slots of one word or three of two in a cache line, or four of three in two lines.
 ///
 /// The first word of a slot is its time with 12 bits below it, which are the `aux` of a state of one word. Then come the
-/// `aux` of a state of two words, and the account if there are accounts.
+/// `aux` of a state of two words, and the account.
 #[derive(Clone, Copy)]
-struct Set<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize, const SIZE: usize>(
-    &'a [AtomicU64; SIZE],
-);
+struct Set<'a, const WORDS: usize, const SIZE: usize>(&'a [AtomicU64; SIZE]);
 
-impl<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize, const SIZE: usize>
-    Set<'a, SLOTS, WORDS, OWN, SIZE>
-{
+impl<'a, const WORDS: usize, const SIZE: usize> Set<'a, WORDS, SIZE> {
+    const SLOTS: usize = slots_of_a_set(WORDS);
     // The first bytes of the fields, and of the room behind them.
-    const TAGS: usize = 8 * WORDS * SLOTS;
-    const PLANS: usize = Self::TAGS + 4 * SLOTS;
-    const HIGH: usize = Self::PLANS + 2 * OWN;
-    const END: usize = Self::HIGH + OWN;
+    const TAGS: usize = 8 * WORDS * Self::SLOTS;
+    const PLANS: usize = Self::TAGS + 4 * Self::SLOTS;
+    const END: usize = Self::PLANS + if WORDS == 3 { 2 * Self::SLOTS } else { 0 };
     const FORGOTTEN: usize = 8 * SIZE - 4;
 
     /// The set of these words.
@@ -407,7 +366,7 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize, const SIZE: u
     /// The slot with this tag.
     #[inline]
     fn find(self, tag: u32) -> Option<usize> {
-        (0..SLOTS).position(|slot| self.tag(slot) == tag)
+        (0..Self::SLOTS).position(|slot| self.tag(slot) == tag)
     }
 
     #[inline]
@@ -415,26 +374,17 @@ impl<'a, const SLOTS: usize, const WORDS: usize, const OWN: usize, const SIZE: u
         self.set_field(Self::TAGS + 4 * slot, 0xffff_ffff, tag.into());
     }
 
-    /// The number of the plan by which a state is counted, in a table with plans.
+    /// The number of the plan by which a state is counted; 0 in tables without plans.
     #[inline]
     fn plan(self, slot: usize) -> u16 {
-        (self.field(Self::PLANS + 2 * slot) & 0xffff) as u16
+        if WORDS < 3 { 0 } else { (self.field(Self::PLANS + 2 * slot) & 0xffff) as u16 }
     }
 
     #[inline]
     fn set_plan(self, slot: usize, plan: u16) {
-        self.set_field(Self::PLANS + 2 * slot, 0xffff, plan.into());
-    }
-
-    /// The eight bits of `aux` above the 12 beside the time of a state of one word, in a table with plans.
-    #[inline]
-    fn high(self, slot: usize) -> u8 {
-        (self.field(Self::HIGH + slot) & 0xff) as u8
-    }
-
-    #[inline]
-    fn set_high(self, slot: usize, high: u8) {
-        self.set_field(Self::HIGH + slot, 0xff, high.into());
+        if WORDS == 3 {
+            self.set_field(Self::PLANS + 2 * slot, 0xffff, plan.into());
+        }
     }
 
     /// The number of states of this set that were forgotten before they were at rest. It may wrap around.

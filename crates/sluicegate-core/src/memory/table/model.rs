@@ -7,7 +7,7 @@ use crate::memory::slot::QuotaRules;
 use crate::{Algorithm, Quota};
 
 /// Adds one to what the table knows of a key, as a decision does.
-fn add_one(table: &Table<3, 2, false>, key: u64) {
+fn add_one(table: &WideTable, key: u64) {
     let rule = Rule::new(Algorithm::FixedWindow(Anchor::Epoch), Quota::per_second(9));
     let rule = QuotaRules::new(rule.expect("the quota is good"));
     let mut set = table.lock(0);
@@ -20,7 +20,7 @@ fn add_one(table: &Table<3, 2, false>, key: u64) {
 #[test]
 fn no_interleaving_loses_an_update() {
     loom::model(|| {
-        let table = Arc::new(Table::<3, 2, false>::new(3, OnFull::Forget, &std::sync::Arc::default()));
+        let table = Arc::new(WideTable::new(3, OnFull::Forget, &std::sync::Arc::default()));
         let other = Arc::clone(&table);
         let thread = thread::spawn(move || {
             add_one(&other, 1);

@@ -9,12 +9,12 @@ fn rule(algorithm: Algorithm) -> QuotaRules {
     QuotaRules::new(Rule::new(algorithm, quota).expect("the quota is good"))
 }
 
-fn table<const S: usize, const W: usize, const A: bool>() -> Table<S, W, A> {
-    Table::new(S, OnFull::Forget, &Arc::default())
+fn table<const W: usize, const S: usize>() -> Table<W, S> {
+    Table::new(1, OnFull::Forget, &Arc::default())
 }
 
-fn put<const S: usize, const W: usize, const A: bool>(
-    (table, rule): (&Table<S, W, A>, &QuotaRules),
+fn put<const W: usize, const S: usize>(
+    (table, rule): (&Table<W, S>, &QuotaRules),
     key: u64,
     state: State,
     now_us: u64,
@@ -24,7 +24,7 @@ fn put<const S: usize, const W: usize, const A: bool>(
     set.put(slot, key << 32, SlotWords { state, account: BucketAccount::born(key), plan: 0 }, rule, now_us);
 }
 
-fn get<const S: usize, const W: usize, const A: bool>(table: &Table<S, W, A>, key: u64) -> SlotWords {
+fn get<const W: usize, const S: usize>(table: &Table<W, S>, key: u64) -> SlotWords {
     let set = table.lock(0);
     set.get(set.find(key << 32))
 }
@@ -32,7 +32,7 @@ fn get<const S: usize, const W: usize, const A: bool>(table: &Table<S, W, A>, ke
 #[test]
 fn a_set_begins_with_a_cache_line() {
     for keys in [1, 15, 1_000, 100_000] {
-        let table = Table::<5, 1, false>::new(keys, OnFull::Forget, &Arc::default());
+        let table = NarrowTable::new(keys, OnFull::Forget, &Arc::default());
         let last = table.set(table.sets - 1);
         assert_eq!([table.set(0), last].map(|set| set.state(0).as_ptr().addr() % 64), [0; 2], "{keys}");
     }
@@ -40,7 +40,7 @@ fn a_set_begins_with_a_cache_line() {
 
 #[test]
 fn where_a_level_drains_the_state_closest_to_rest_makes_room() {
-    let (table, gcra) = (table::<5, 1, false>(), rule(Algorithm::Gcra));
+    let (table, gcra) = (table::<1, 8>(), rule(Algorithm::Gcra));
     let evictions = || table.evictions.load(std::sync::atomic::Ordering::Relaxed);
     for (key, until_us) in [(1, 500), (2, 900), (3, 300), (4, 700), (5, 800), (6, 600)] {
         put((&table, &gcra), key, State::new(until_us, key), 100);
@@ -56,7 +56,7 @@ fn where_a_level_drains_the_state_closest_to_rest_makes_room() {
 
 #[test]
 fn a_clock_that_is_set_back_a_little_finds_the_keys_that_came_to_rest_last() {
-    let (table, gcra) = (table::<5, 1, false>(), rule(Algorithm::Gcra));
+    let (table, gcra) = (table::<1, 8>(), rule(Algorithm::Gcra));
     for (key, until_us) in [(1, 900), (2, 300), (3, 500)] {
         put((&table, &gcra), key, State::new(until_us, key), 100);
     }
@@ -69,7 +69,7 @@ fn a_clock_that_is_set_back_a_little_finds_the_keys_that_came_to_rest_last() {
 
 #[test]
 fn in_a_window_the_lowest_count_makes_room_although_all_end_together() {
-    let (table, window) = (table::<3, 2, false>(), rule(Algorithm::FixedWindow(Anchor::Epoch)));
+    let (table, window) = (table::<2, 8>(), rule(Algorithm::FixedWindow(Anchor::Epoch)));
     for (key, count) in [(1, 999), (2, 10), (3, 9), (4, 11), (5, 10)] {
         put((&table, &window), key, State::new(1_000, count), 100);
     }
@@ -79,33 +79,26 @@ fn in_a_window_the_lowest_count_makes_room_although_all_end_together() {
 #[test]
 fn what_is_kept_survives_the_way_through_the_table() {
     let far = (1 << 52) - 1;
-    let (narrow, gcra) = (table::<5, 1, false>(), rule(Algorithm::Gcra));
-    let (wide, window) = (table::<3, 2, false>(), rule(Algorithm::FixedWindow(Anchor::Epoch)));
+    let (narrow, gcra) = (table::<1, 8>(), rule(Algorithm::Gcra));
+    let (wide, window) = (table::<2, 8>(), rule(Algorithm::FixedWindow(Anchor::Epoch)));
     put((&narrow, &gcra), 4_095, State::new(far, 4_095), 0);
     put((&wide, &window), 9, State::new(far, u64::MAX), 0);
     assert_eq!(get(&narrow, 4_095), SlotWords { state: State::new(far, 4_095), ..SlotWords::default() });
     assert_eq!(get(&wide, 9), SlotWords { state: State::new(far, u64::MAX), ..SlotWords::default() });
-    let (narrow, wide) = (table::<3, 2, true>(), table::<2, 3, true>());
-    put((&narrow, &gcra), 4_095, State::new(far, 4_095), 0);
-    put((&wide, &window), 9, State::new(far, u64::MAX), 0);
-    assert_eq!(
-        get(&narrow, 4_095),
-        SlotWords { state: State::new(far, 4_095), account: BucketAccount::born(4_095), plan: 0 }
-    );
-    assert_eq!(
-        get(&wide, 9),
-        SlotWords { state: State::new(far, u64::MAX), account: BucketAccount::born(9), plan: 0 }
-    );
-    let copy = wide.lock(0).copy();
-    wide.lock(0).reset(9 << 32);
-    assert_eq!(get(&wide, 9), SlotWords::default());
-    wide.lock(0).restore(&copy);
-    assert_eq!(get(&wide, 9).account, BucketAccount::born(9));
+    let full = table::<3, 16>();
+    put((&full, &window), 9, State::new(far, u64::MAX), 0);
+    let kept = SlotWords { state: State::new(far, u64::MAX), account: BucketAccount::born(9), plan: 0 };
+    assert_eq!(get(&full, 9), kept);
+    let copy = full.lock(0).copy();
+    full.lock(0).reset(9 << 32);
+    assert_eq!(get(&full, 9), SlotWords::default());
+    full.lock(0).restore(&copy);
+    assert_eq!(get(&full, 9), kept);
 }
 
 #[test]
 fn new_keys_of_a_set_inherit_the_heaviest_debt_until_the_set_is_put_back() {
-    let table = Table::<5, 1, false>::new(5, OnFull::Inherit, &Arc::default());
+    let table = NarrowTable::new(5, OnFull::Inherit, &Arc::default());
     let gcra = rule(Algorithm::Gcra);
     let before = table.lock(0).copy();
     for (key, until_us) in [(1, 500), (2, 900), (3, 300), (4, 700), (5, 800), (6, 600)] {
@@ -124,18 +117,17 @@ fn new_keys_of_a_set_inherit_the_heaviest_debt_until_the_set_is_put_back() {
 
 #[test]
 fn hashes_spread_over_all_sets() {
-    let table = Table::<5, 1, false>::new(5 * 7, OnFull::Forget, &Arc::default());
+    let table = NarrowTable::new(5 * 7, OnFull::Forget, &Arc::default());
     let sets: std::collections::HashSet<_> =
         (0..=u32::MAX).step_by(1 << 24).map(|h| table.set_of(u64::from(h))).collect();
     assert_eq!(sets.len(), 7);
 }
 
 #[test]
-fn plans_and_long_fractions_survive_the_way_through_the_table() {
+fn plans_survive_the_way_through_the_table() {
     let gcra = rule(Algorithm::Gcra);
-    let table = Table::<4, 1, false, 4>::new(4, OnFull::Forget, &Arc::default());
-    let kept =
-        SlotWords { state: State::new((1 << 52) - 1, (1 << 20) - 1), plan: u16::MAX, ..SlotWords::default() };
+    let table = table::<3, 16>();
+    let kept = SlotWords { state: State::new((1 << 52) - 1, 3), plan: u16::MAX, ..SlotWords::default() };
     let other = SlotWords { state: State::new(7, 4_095), plan: 1, ..SlotWords::default() };
     let mut set = table.lock(0);
     set.put(None, 1 << 32, kept, &gcra, 0);
