@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::algorithm::State;
 use crate::few::few;
 use crate::policy::Policy;
+use crate::text::listed;
 
 /// The spend of one allowed ask, needed to give it back.
 ///
@@ -82,19 +83,8 @@ pub enum DecidedBy {
     Off,
 }
 
-impl DecidedBy {
-    /// The word for this part in metrics, logs and traces.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Store => "store",
-            Self::Lease => "lease",
-            Self::Cache => "cache",
-            Self::Fallback => "fallback",
-            Self::Outage => "outage",
-            Self::Off => "off",
-        }
-    }
-}
+listed!(DecidedBy, "All of them, in their order.", "The word for this part in metrics, logs and traces.":
+    Store => "store", Lease => "lease", Cache => "cache", Fallback => "fallback", Outage => "outage", Off => "off");
 
 impl Receipt {
     pub(crate) fn new(
@@ -302,7 +292,7 @@ impl Receipt {
         if rest.byte()? != VERSION {
             return None;
         }
-        let basis = basis_of(rest.byte()?)?;
+        let basis = *DecidedBy::ALL.get(usize::from(rest.byte()?))?;
         let at_us = rest.number()?;
         let costs = (0..rest.count()?).map(|_| rest.number()).collect::<Option<Vec<_>>>()?;
         let traces = (0..rest.count()?).map(|_| rest.trace()).collect::<Option<Vec<_>>>()?;
@@ -369,12 +359,6 @@ impl Rest<'_> {
     }
 }
 
-/// The variant with this number, which is its index in the list of all variants.
-fn basis_of(number: u8) -> Option<DecidedBy> {
-    use DecidedBy::{Cache, Fallback, Lease, Off, Outage, Store};
-    [Store, Lease, Cache, Fallback, Outage, Off].get(usize::from(number)).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
@@ -409,7 +393,7 @@ mod tests {
             costs in vec(any::<u64>(), 0..5),
             traces in vec(traces(), 0..5),
         ) {
-            let receipt = Receipt::new(basis_of(basis).unwrap(), at_us, costs, traces);
+            let receipt = Receipt::new(DecidedBy::ALL[usize::from(basis)], at_us, costs, traces);
             let shown = format!("{receipt:?}");
             let bytes = receipt.into_bytes().unwrap();
             prop_assert_eq!(Receipt::from_bytes(&bytes).map(|read| format!("{read:?}")), Some(shown));

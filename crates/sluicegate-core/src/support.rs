@@ -57,8 +57,8 @@ impl Seldom {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_as {
-    ($handle:ident, $this:ident => $value:expr) => {
-        impl ::std::fmt::Debug for $handle {
+    ($handle:ident $(<$life:lifetime>)?, $this:ident => $value:expr) => {
+        impl ::std::fmt::Debug for $handle $(<$life>)? {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 let $this = self;
                 f.debug_tuple(stringify!($handle)).field(&$value).finish()
@@ -95,6 +95,25 @@ macro_rules! setters {
     };
     (@ $given:ident) => { $given };
     (@ $given:ident $value:expr) => { $value };
+}
+
+/// Writes setters of a builder, or of a small value in registers. `it` is what each of them changes and returns.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! setters {
+    ($of:ident $(<$life:lifetime>)? $($(#[$meta:meta])* pub fn $name:ident($it:ident $(, $value:ident: $type:ty)*) $change:block)+) => {
+        impl $(<$life>)? $of $(<$life>)? {$(
+            $(#[$meta])*
+            pub fn $name(mut self $(, $value: $type)*) -> Self {
+                let $it = &mut self;
+                $change
+                self
+            }
+        )+}
+    };
+    (small $of:ident $(<$life:lifetime>)? $($(#[$meta:meta])* fn $name:ident $args:tt $change:block)+) => {
+        $crate::setters! { $of $(<$life>)? $($(#[$meta])* #[inline] #[must_use] pub fn $name $args $change)+ }
+    };
 }
 
 /// A random number from the system's source, which seeds hashers.

@@ -164,7 +164,6 @@ impl Gcra {
     }
 
     /// Whether a level is a span of time and the rule delays nothing.
-    #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.is_plain
     }

@@ -233,7 +233,6 @@ pub struct Balance {
 
 impl Balance {
     /// A quota with all of its capacity.
-    #[inline]
     pub fn at_rest(capacity: u64) -> Self {
         Self { capacity, remaining: capacity, reset_after_us: 0 }
     }
@@ -254,7 +253,6 @@ impl Balance {
     }
 
     /// These numbers, but with this many units that would pass now.
-    #[inline]
     #[must_use]
     pub fn with_remaining(self, remaining: u64) -> Self {
         Self { remaining, ..self }

@@ -100,7 +100,6 @@ pub struct ShortAnswer {
 
 impl ShortAnswer {
     /// The status of the quota at this moment, in microseconds of the store's clock.
-    #[inline]
     pub fn new(at_us: u64, status: QuotaStatus) -> Self {
         Self { at_us, status, details: None }
     }
@@ -112,13 +111,11 @@ impl ShortAnswer {
     }
 
     /// The time of the decision, in microseconds of the store's clock.
-    #[inline]
     pub fn at_us(&self) -> u64 {
         self.at_us
     }
 
     /// The status of the quota.
-    #[inline]
     pub fn status(&self) -> &QuotaStatus {
         &self.status
     }

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use crate::algorithm::Balance;
+use crate::text::listed;
 
 /// The status of one quota after a decision: the units that remain, and the waits.
 ///
@@ -56,54 +57,29 @@ impl QuotaStatus {
             is_provisional: false,
         }
     }
+}
 
+crate::setters! { small QuotaStatus
     /// Sets the units that would pass now.
-    #[inline]
-    #[must_use]
-    pub fn with_remaining(self, remaining: u64) -> Self {
-        Self { balance: self.balance.with_remaining(remaining), ..self }
-    }
+    fn with_remaining(it, remaining: u64) { it.balance.remaining = remaining }
 
     /// Sets the time until all of its capacity is back, in microseconds.
-    #[inline]
-    #[must_use]
-    pub fn with_reset_after_us(self, reset_after_us: u64) -> Self {
-        Self { balance: Balance { reset_after_us, ..self.balance }, ..self }
-    }
+    fn with_reset_after_us(it, reset_after_us: u64) { it.balance.reset_after_us = reset_after_us }
 
     /// The ask passes. Sets the time until one unit more remains, in microseconds.
-    #[inline]
-    #[must_use]
-    pub fn with_more_after_us(self, available_after_us: u64) -> Self {
-        Self { available_after_us, outcome: Outcome::Allowed, ..self }
-    }
+    fn with_more_after_us(it, available_after_us: u64) { it.answer(Outcome::Allowed, available_after_us) }
 
     /// The ask does not pass. Sets the time until the same cost could, in microseconds.
-    #[inline]
-    #[must_use]
-    pub fn refused_for_us(self, available_after_us: u64) -> Self {
-        Self { available_after_us, outcome: Outcome::Denied, ..self }
-    }
+    fn refused_for_us(it, available_after_us: u64) { it.answer(Outcome::Denied, available_after_us) }
 
     /// The ask does not pass: its cost is above the most that the quota ever passes at once.
-    #[inline]
-    #[must_use]
-    pub fn impossible(self) -> Self {
-        Self { available_after_us: 0, outcome: Outcome::Impossible, ..self }
-    }
+    fn impossible(it) { it.answer(Outcome::Impossible, 0) }
 
     /// The key is suspended: nothing passes for `wait_us` microseconds.
-    #[inline]
-    #[must_use]
-    pub fn suspended_for_us(self, wait_us: u64) -> Self {
-        let reset_after_us = self.balance.reset_after_us.max(wait_us);
-        Self {
-            balance: Balance { reset_after_us, ..self.balance.with_remaining(0) },
-            available_after_us: wait_us,
-            spent: 0,
-            outcome: Outcome::Suspended,
-            ..self
-        }
+    fn suspended_for_us(it, wait_us: u64) {
+        it.balance.reset_after_us = it.balance.reset_after_us.max(wait_us);
+        (it.balance.remaining, it.spent) = (0, 0);
+        it.answer(Outcome::Suspended, wait_us);
     }
 
     /// The wait is an estimate. Requests that are decided in several places, such as slots of a Cluster, hold units for a moment and may
@@ -119,26 +95,22 @@ impl QuotaStatus {
     /// assert_eq!(decision.retry_after().map(|wait| wait.as_secs()), Some(60));
     /// assert!(decision.deciding().is_provisional());
     /// ```
-    #[inline]
-    #[must_use]
-    pub fn provisional(self) -> Self {
-        Self { is_provisional: true, ..self }
-    }
+    fn provisional(it) { it.is_provisional = true }
 
     /// The decision has spent `cost` units from this quota.
-    #[inline]
-    #[must_use]
-    pub fn spending(mut self, cost: u64) -> Self {
+    fn spending(it, cost: u64) {
         // Units above `u32::MAX` are spent, but are not given back.
-        self.spent = u32::try_from(cost).unwrap_or(u32::MAX);
-        self
+        it.spent = u32::try_from(cost).unwrap_or(u32::MAX);
     }
 
     /// This status, with its policy at this index among the asks.
+    fn of_ask(it, policy: u8) { it.policy = policy }
+}
+
+impl QuotaStatus {
     #[inline]
-    #[must_use]
-    pub fn of_ask(self, policy: u8) -> Self {
-        Self { policy, ..self }
+    fn answer(&mut self, outcome: Outcome, available_after_us: u64) {
+        (self.outcome, self.available_after_us) = (outcome, available_after_us);
     }
 
     /// Units that the decision has spent from this quota and that took effect.
@@ -147,7 +119,6 @@ impl QuotaStatus {
     }
 
     /// All numbers of the quota.
-    #[inline]
     pub fn balance(&self) -> Balance {
         self.balance
     }
@@ -174,7 +145,6 @@ impl QuotaStatus {
     }
 
     /// The outcome by this quota alone.
-    #[inline]
     pub fn outcome(&self) -> Outcome {
         self.outcome
     }
@@ -236,17 +206,8 @@ pub enum Outcome {
     Suspended,
 }
 
-impl Outcome {
-    /// The word for this outcome in metrics and logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Denied => "rejected",
-            Self::Impossible => "impossible",
-            Self::Suspended => "suspended",
-        }
-    }
-}
+listed!(Outcome, "All outcomes, in their order.", "The word for this outcome in metrics and logs.":
+    Allowed => "allowed", Denied => "rejected", Impossible => "impossible", Suspended => "suspended");
 
 /// The index of the tightest quota, which decides.
 #[inline]

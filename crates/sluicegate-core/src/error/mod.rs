@@ -132,35 +132,27 @@ impl ConfigError {
     pub fn new(kind: ConfigErrorKind, problem: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, problem: problem.into(), policy: None, quota: None, span: None, source: None }
     }
+}
 
+crate::setters! { ConfigError
     /// This error in the policy of this name, which begins the message.
     #[must_use]
-    pub fn in_policy(mut self, name: &str) -> Self {
-        self.policy = Some(name.into());
-        self
-    }
+    pub fn in_policy(it, name: &str) { it.policy = Some(name.into()) }
 
     /// This error in the quota at this index of its policy.
     #[must_use]
-    pub fn in_quota(mut self, index: usize) -> Self {
-        self.quota = Some(index);
-        self
-    }
+    pub fn in_quota(it, index: usize) { it.quota = Some(index) }
 
     /// This error at these bytes of the text that was read.
     #[must_use]
-    pub fn at(mut self, span: Range<usize>) -> Self {
-        self.span = Some(span);
-        self
-    }
+    pub fn at(it, span: Range<usize>) { it.span = Some(span) }
 
     /// This error with its cause, which [`source`](Error::source) returns and the message leaves out.
     #[must_use]
-    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        self.source = Some(source.into().into());
-        self
-    }
+    pub fn with_source(it, source: impl Into<Box<dyn Error + Send + Sync>>) { it.source = Some(source.into().into()) }
+}
 
+impl ConfigError {
     /// The kind of mistake.
     pub fn kind(&self) -> ConfigErrorKind {
         self.kind
@@ -291,21 +283,19 @@ impl StoreError {
     pub fn with_source(kind: StoreErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { kind, part: 0, is_unsent: false, source: Some(source.into()) }
     }
+}
 
+crate::setters! { StoreError
     /// Sets the failed part of a store with parts that fail independently; see [`Parts`](super::store::Parts).
     #[must_use]
-    pub fn in_part(mut self, part: usize) -> Self {
-        self.part = part;
-        self
-    }
+    pub fn in_part(it, part: usize) { it.part = part }
 
     /// Marks the call as never sent: it has certainly spent nothing. For authors of stores.
     #[must_use]
-    pub fn unsent(mut self) -> Self {
-        self.is_unsent = true;
-        self
-    }
+    pub fn unsent(it) { it.is_unsent = true }
+}
 
+impl StoreError {
     /// The part of the store that failed; 0 for a store in one piece.
     pub fn part(&self) -> usize {
         self.part

@@ -208,7 +208,6 @@ impl<'a> KeyRef<'a> {
     }
 
     /// The kind of value, which says who may see it.
-    #[inline]
     pub fn kind(&self) -> KeyKind {
         self.kind
     }

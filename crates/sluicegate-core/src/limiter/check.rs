@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::handle::{FoundPolicy, RateLimiter, decide_plainly};
+use super::handle::{FoundPolicy, RateLimiter};
 use crate::decision::Decision;
 use crate::error::{ConfigError, StoreError, StoreErrorKind};
 use crate::few::few;
@@ -734,7 +734,7 @@ impl<'a> Suspensions<'a> {
     /// Dropping the future changes nothing.
     pub async fn strikes(&self, key: impl AsKey) -> Result<Option<Strikes>, StoreError> {
         let (policy, key) = (self.policy(), key.with_key(|key| key.to_key()));
-        strikes(self.limiter.store(), &policy, &key, decide_plainly).await
+        strikes(self.limiter.store(), &policy, &key).await
     }
 
     fn policy(&self) -> PreparedPolicy {
@@ -746,7 +746,7 @@ impl<'a> Suspensions<'a> {
         let (policy, operator) = (self.policy(), self.operator.map(str::to_owned));
         let is_here = limiter.store().always_answers();
         let work = async move {
-            change(limiter.store(), &policy, &key, (lasts, operator.as_deref()), decide_plainly).await?;
+            change(limiter.store(), &policy, &key, (lasts, operator.as_deref())).await?;
             limiter.peek(&key).await
         };
         finished(is_here, Box::pin(work))

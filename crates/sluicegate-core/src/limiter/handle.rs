@@ -28,7 +28,7 @@ use crate::store::{
 use crate::support::{read, write};
 use crate::suspension;
 use crate::suspension::suspends;
-use crate::wrap::{assumed, or_by_policy};
+use crate::wrap::{ask_by_policy, assumed};
 
 /// A policy on a store, which services ask before they act.
 ///
@@ -397,11 +397,6 @@ impl RateLimiter {
         &self.handle.queues
     }
 
-    #[cfg(feature = "tokio")]
-    pub(crate) fn identity(&self) -> crate::wait::Identity {
-        crate::wait::Identity::of(&self.handle)
-    }
-
     /// Asks the store that all asks belong to.
     #[inline]
     pub(super) fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
@@ -418,8 +413,8 @@ impl RateLimiter {
     fn decide_with_care(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         match () {
             () if asks.iter().any(is_off) => self.decide_without_off(asks),
-            () if asks.iter().any(suspends) => suspension::decide(&self.handle.store, asks, decide_plainly),
-            () => decide_plainly(&*self.handle.store, asks),
+            () if asks.iter().any(suspends) => suspension::decide(&self.handle.store, asks),
+            () => ask_by_policy(&*self.handle.store, asks),
         }
     }
 
@@ -542,22 +537,18 @@ impl fmt::Debug for RateLimiter {
     }
 }
 
-/// The rows of places, each twice as long as the row before.
-const ROWS: usize = 7;
-/// The places of the first row.
-const FIRST: usize = 64;
-/// The number of places.
-const PLACES: usize = FIRST * ((1 << ROWS) - 1);
+/// The number of places, which take 32 KiB.
+const PLACES: usize = 2_048;
 /// The most policies that are kept. A handle keeps this many for up to four replacements of its policy, and a store has room for more, so
 /// that it can free unused quotas.
 const MOST: usize = 12_288;
 
-/// One policy under the quotas of keys. The first 8,128 of them have a place, which the quotas remember, and stay as long as the
+/// One policy under the quotas of keys. The first 2,048 of them have a place, which the quotas remember, and stay as long as the
 /// policy; the others are dropped when there is no room, and prepared again when needed.
 pub(super) struct PolicyByQuotas {
     /// Identifies it within this process.
     number: u64,
-    rows: [OnceLock<Box<[OnceLock<UnderQuotas>]>>; ROWS],
+    places: Box<[OnceLock<UnderQuotas>]>,
     all: RwLock<HashMap<Quotas, (UnderQuotas, Option<usize>)>>,
 }
 
@@ -568,8 +559,7 @@ impl PolicyByQuotas {
     /// The policy under quotas that remember its place.
     #[inline]
     pub(super) fn get(&self, quotas: &Quotas) -> Option<&UnderQuotas> {
-        let (row, index) = row_and_index(quotas.place_in(self.number)?);
-        self.rows.get(row)?.get()?.get(index)?.get()
+        self.places.get(quotas.place_in(self.number)?)?.get()
     }
 
     /// The policy under these quotas, as `prepare` makes it if it is not kept.
@@ -605,9 +595,8 @@ impl PolicyByQuotas {
         }
         // Nothing is dropped before all places are taken.
         let place = Some(all.len()).filter(|place| *place < PLACES);
-        if let Some((row, index)) = place.map(row_and_index) {
-            let row = self.rows[row].get_or_init(|| (0..FIRST << row).map(|_| OnceLock::new()).collect());
-            row[index].get_or_init(|| under.clone());
+        if let Some(place) = place {
+            self.places[place].get_or_init(|| under.clone());
         }
         all.insert(quotas.clone(), (under.clone(), place));
         (under, place)
@@ -619,15 +608,9 @@ impl Default for PolicyByQuotas {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         // Relaxed: it only has to be a different number each time.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        Self { number, rows: Default::default(), all: RwLock::default() }
+        let places = (0..PLACES).map(|_| OnceLock::new()).collect();
+        Self { number, places, all: RwLock::default() }
     }
-}
-
-#[inline]
-fn row_and_index(place: usize) -> (usize, usize) {
-    let place = place + FIRST;
-    let row = (place.ilog2() - FIRST.ilog2()) as usize;
-    (row, place - (FIRST << row))
 }
 
 /// Whether the ask passes without a store, because its policy is off. A refund is not, because only the store can give back units that were
@@ -635,9 +618,4 @@ fn row_and_index(place: usize) -> (usize, usize) {
 #[inline]
 fn is_off(ask: &Ask<'_>) -> bool {
     ask.policy().policy().mode() == PolicyMode::Off && (ask.mode().asks() || ask.mode() == Mode::Charge)
-}
-
-/// Asks a store without regard to suspensions.
-pub(super) fn decide_plainly(store: &dyn Store, asks: &[Ask<'_>]) -> DecisionFuture {
-    or_by_policy(store.decide(asks), asks)
 }

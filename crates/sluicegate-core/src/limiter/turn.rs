@@ -262,7 +262,7 @@ impl PendingTurn {
         for (ask, (limiter, key, cost)) in (0_u8..).zip(limits) {
             let receipt = decision.receipt(ask.into());
             if decision.delays(ask) {
-                line.limits.push((limiter.identity(), key));
+                line.limits.push((Arc::as_ptr(&limiter.handle).addr(), key));
                 costs.push(cost);
                 turn.receipts.push(receipt);
                 asks.push(ask);

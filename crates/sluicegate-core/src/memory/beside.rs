@@ -1,7 +1,5 @@
 //! The facts of a bucket that are kept apart from its table, because few keys have them at a time.
 //!
-//! - [`Beside`] is a map that is empty most of the time. An atomic count of its keys spares all others the lock. Its mutex is taken while the
-//!   key's set is locked, and never before it.
 //! - A [`BucketAccount`] tells the buckets of a key apart, and counts the units given back. A refund identifies its units by the bucket's birth
 //!   and level. Without the birth, a receipt of yesterday could refill the bucket of today; without the sum of the units given back since, two
 //!   refunds could give back the same drained unit.
@@ -9,123 +7,16 @@
 //!   bucket together, in three words. That is coarse: a request that waits for another limit, or in a queue, stops the refunds of other keys
 //!   for as long as it waits. It errs on the safe side, and costs nothing if no policy waits.
 //! - [`Debtors`] are the keys that may owe more than a burst.
-//! - [`Floors`] are the lowest levels of buckets while leases of them are in use.
+//! - [`Floors`] are the lowest levels of buckets while leases of them are in use: a map that is empty most of the time. An atomic count of its
+//!   keys spares all others the lock. Its mutex is taken while the key's set is locked, and never before it.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
 use crate::algorithm::{Rule, State};
 use crate::support::lock;
-
-/// A value for each of a few keys of one bucket. Callers hold the lock of the key's set or shard.
-pub(super) struct Beside<T> {
-    /// The number of keys that have a value. While it is 0, decisions skip the map.
-    keys: AtomicUsize,
-    most: usize,
-    all: Mutex<All<T>>,
-}
-
-struct All<T> {
-    of: HashMap<u64, T, BuildHasherDefault<IdentityHasher>>,
-    /// At this number of keys, values that no longer matter are removed.
-    sweep_at: usize,
-    /// When the map was last found full and swept.
-    full_us: u64,
-}
-
-/// The smallest number of keys worth a sweep.
-const SWEPT: usize = 64;
-
-/// The time after which a full map is searched again for values that are over.
-const FULL_FOR_US: u64 = 1_000_000;
-
-impl<T: Clone + Default> Beside<T> {
-    /// A map for at most `most` keys.
-    pub(super) fn new(most: usize) -> Self {
-        Self {
-            keys: AtomicUsize::new(0),
-            most,
-            all: Mutex::new(All { of: HashMap::default(), sweep_at: 0, full_us: 0 }),
-        }
-    }
-
-    /// Whether any key may have a value. Call it under the lock of the key's set.
-    #[inline]
-    pub(super) fn any(&self) -> bool {
-        // Relaxed: earlier values of the same key were written under the lock of the key's set.
-        self.keys.load(Ordering::Relaxed) > 0
-    }
-
-    /// Whether there is room for a key that has no value yet.
-    pub(super) fn has_room(&self, now_us: u64, is_over: impl Fn(&T) -> bool) -> bool {
-        if self.keys.load(Ordering::Relaxed) < self.most {
-            return true;
-        }
-        let mut all = self.lock();
-        if all.full_us.abs_diff(now_us) >= FULL_FOR_US {
-            all.full_us = now_us;
-            all.of.retain(|_, own| !is_over(own));
-            self.count(&all);
-        }
-        all.of.len() < self.most
-    }
-
-    /// The entry of the key; the default if there is none.
-    pub(super) fn of(&self, key: u64) -> T {
-        self.look(key, T::clone)
-    }
-
-    /// Looks at the entry of the key; at the default if there is none.
-    pub(super) fn look<R>(&self, key: u64, look: impl FnOnce(&T) -> R) -> R {
-        if self.any()
-            && let Some(own) = self.lock().of.get(&key)
-        {
-            return look(own);
-        }
-        look(&T::default())
-    }
-
-    /// Changes a key's value, the default if it has none. Occasionally removes values of other keys that are over.
-    pub(super) fn add(&self, key: u64, add: impl FnOnce(&mut T), is_over: impl Fn(&T) -> bool) {
-        let mut all = self.lock();
-        if all.of.len() >= all.sweep_at.max(SWEPT) {
-            all.of.retain(|_, other| !is_over(other));
-            all.sweep_at = 2 * all.of.len();
-        }
-        add(all.of.entry(key).or_default());
-        self.count(&all);
-    }
-
-    /// Changes a key's value, if it has one, and removes it if it is then over.
-    pub(super) fn change<R>(
-        &self,
-        key: u64,
-        change: impl FnOnce(&mut T) -> R,
-        is_over: impl Fn(&T) -> bool,
-    ) -> R {
-        if !self.any() {
-            return change(&mut T::default());
-        }
-        let mut all = self.lock();
-        let own = all.of.entry(key).or_default();
-        let result = change(own);
-        if is_over(own) {
-            all.of.remove(&key);
-        }
-        self.count(&all);
-        result
-    }
-
-    fn lock(&self) -> MutexGuard<'_, All<T>> {
-        lock(&self.all)
-    }
-
-    fn count(&self, all: &All<T>) {
-        self.keys.store(all.of.len(), Ordering::Relaxed);
-    }
-}
 
 /// A hasher for keys that are already hashes.
 #[derive(Default)]
@@ -261,19 +152,43 @@ fn spot(hash: u64) -> (usize, u64) {
     (word, 1 << (hash % 64))
 }
 
-/// The floors of the keys of one bucket: for each key, the latest end of a lease.
-pub(super) struct Floors(Beside<State>);
+/// The floors of the keys of one bucket: for each key, the latest end of a lease. Callers hold the lock of the key's set.
+pub(super) struct Floors {
+    /// The number of keys that have a floor. While it is 0, decisions skip the map.
+    keys: AtomicUsize,
+    most: usize,
+    all: Mutex<FloorsOfKeys>,
+}
+
+#[derive(Default)]
+struct FloorsOfKeys {
+    of: HashMap<u64, State, BuildHasherDefault<IdentityHasher>>,
+    /// At this number of keys, floors that have ended are removed.
+    sweep_at: usize,
+    /// When the map was last found full and swept.
+    full_us: u64,
+}
+
+/// The smallest number of keys worth a sweep.
+const SWEPT: usize = 64;
+
+/// The time after which a full map is searched again for floors that have ended.
+const FULL_FOR_US: u64 = 1_000_000;
 
 impl Floors {
     /// Floors of at most `most` keys.
     pub(super) fn new(most: usize) -> Self {
-        Self(Beside::new(most))
+        Self { keys: AtomicUsize::new(0), most, all: Mutex::default() }
     }
 
     /// The floor of a key; at rest if the key has no floor or its floor has ended.
     pub(super) fn of(&self, key: u64, now_us: u64) -> State {
-        let floor = self.0.of(key);
-        if floor.until_us <= now_us { State::REST } else { floor }
+        // Relaxed, here and below: earlier floors of the same key were written under the lock of the key's set.
+        if self.keys.load(Ordering::Relaxed) == 0 {
+            return State::REST;
+        }
+        let floor = lock(&self.all).of.get(&key).copied();
+        floor.filter(|floor| floor.until_us > now_us).unwrap_or(State::REST)
     }
 
     /// Gives a key this floor, unless its own is higher.
@@ -286,17 +201,39 @@ impl Floors {
 
     /// Whether there is room for a floor of this key.
     pub(super) fn has_room(&self, key: u64, now_us: u64) -> bool {
-        self.0.has_room(now_us, |floor| floor.until_us <= now_us) || self.of(key, now_us) != State::REST
+        if self.keys.load(Ordering::Relaxed) < self.most {
+            return true;
+        }
+        let mut all = lock(&self.all);
+        if all.full_us.abs_diff(now_us) >= FULL_FOR_US {
+            all.full_us = now_us;
+            all.of.retain(|_, floor| floor.until_us > now_us);
+            self.count(&all);
+        }
+        all.of.len() < self.most || all.of.get(&key).is_some_and(|floor| floor.until_us > now_us)
     }
 
-    /// Gives a key this floor.
+    /// Gives a key this floor, and none if it has ended. Occasionally removes floors of other keys that have ended.
     pub(super) fn set(&self, key: u64, floor: State, now_us: u64) {
-        let is_over = |floor: &State| floor.until_us <= now_us;
-        if is_over(&floor) {
-            self.0.change(key, |own| *own = State::REST, is_over);
-        } else {
-            self.0.add(key, |own| *own = floor, is_over);
+        let has_ended = floor.until_us <= now_us;
+        if has_ended && self.keys.load(Ordering::Relaxed) == 0 {
+            return;
         }
+        let mut all = lock(&self.all);
+        if has_ended {
+            all.of.remove(&key);
+        } else {
+            if all.of.len() >= all.sweep_at.max(SWEPT) {
+                all.of.retain(|_, other| other.until_us > now_us);
+                all.sweep_at = 2 * all.of.len();
+            }
+            all.of.insert(key, floor);
+        }
+        self.count(&all);
+    }
+
+    fn count(&self, all: &FloorsOfKeys) {
+        self.keys.store(all.of.len(), Ordering::Relaxed);
     }
 }
 

@@ -1,7 +1,6 @@
 //! The store of one process: [`MemoryStore`].
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -110,11 +109,7 @@ impl Default for MemoryStore {
     }
 }
 
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").field("keys", &self.0.context.settings.keys).finish_non_exhaustive()
-    }
-}
+crate::debug_as!(MemoryStore, store => store.0.context.settings.keys);
 
 impl PolicyBuckets {
     fn stats(&self) -> MemoryStats {
@@ -228,7 +223,7 @@ impl MemoryStore {
     }
 }
 
-impl MemoryStoreBuilder {
+crate::setters! { MemoryStoreBuilder
     /// Sets how many keys of each policy can be in debt at once, unless the policy says otherwise. Default: 100,000 (2.4 MB for each
     /// quota; 4.8 MB for a quota with states of two words). This bounds the memory of a policy; see [`MemoryStore`].
     ///
@@ -246,10 +241,7 @@ impl MemoryStoreBuilder {
     /// assert!((90_000..100_000).contains(&slots)); // 1.87 slots per key make full sets rare
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
-    pub fn table_size(mut self, keys: usize) -> Self {
-        self.settings.keys = keys;
-        self
-    }
+    pub fn table_size(it, keys: usize) { it.settings.keys = keys }
 
     /// Sets the total number of entries of the sliding logs of each quota. Default: 262,144 (4 MB). A sixteenth of them is the
     /// highest limit that a sliding log on this store can have.
@@ -262,17 +254,13 @@ impl MemoryStoreBuilder {
     /// assert!(Policy::sliding_log("large", "16385/h").on(&store).is_err());
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
-    pub fn log_entries(mut self, entries: usize) -> Self {
-        self.settings.log_entries = entries;
-        self
-    }
+    pub fn log_entries(it, entries: usize) { it.settings.log_entries = entries }
 
     /// Sets the source of time. Default: [`SystemClock`].
-    pub fn clock(mut self, clock: impl Clock) -> Self {
-        self.clock = Some(Box::new(clock));
-        self
-    }
+    pub fn clock(it, clock: impl Clock) { it.clock = Some(Box::new(clock)) }
+}
 
+impl MemoryStoreBuilder {
     /// Checks the settings and makes the store.
     ///
     /// # Errors

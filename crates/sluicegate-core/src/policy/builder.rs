@@ -115,7 +115,6 @@ impl Policy {
     }
 
     /// Whether it is enforced, only tried out, or off.
-    #[inline]
     pub fn mode(&self) -> PolicyMode {
         self.settings.mode
     }
@@ -131,13 +130,11 @@ impl Policy {
     }
 
     /// Whether the store keeps account of refunds, so that they are exact.
-    #[inline]
     pub fn gives_back(&self) -> bool {
         self.settings.gives_back
     }
 
     /// Whether refused requests spend from it; see [`count_rejected`](super::PolicyBuilder::count_rejected).
-    #[inline]
     pub fn counts_rejected(&self) -> bool {
         self.settings.counts_rejected
     }
@@ -164,7 +161,6 @@ impl Policy {
 
     /// Whether keys may bring [quotas of their own](crate::RateLimiter::with_quotas); then a store keeps with each key
     /// the quotas that it was counted by.
-    #[inline]
     pub fn takes_quotas(&self) -> bool {
         self.settings.takes_quotas
     }
@@ -325,29 +321,22 @@ impl PolicyBuilder {
         self.on_exceeded(OnExceeded::Wait { longest })
     }
 
-    /// Sets the treatment of a request while the store cannot be reached. Default: [`OnOutage::Local`].
-    pub fn on_outage(mut self, action: OnOutage) -> Self {
-        self.settings.on_outage = action;
-        self
-    }
-
-    /// Sets whether the policy is enforced, only tried out, or off. Default: [`PolicyMode::Enforce`].
-    pub fn mode(mut self, mode: PolicyMode) -> Self {
-        self.settings.mode = mode;
-        self
-    }
-
     /// Only tries the policy out: short for [`PolicyMode::Shadow`].
     pub fn shadow(self) -> Self {
         self.mode(PolicyMode::Shadow)
     }
+}
+
+crate::setters! { PolicyBuilder
+    /// Sets the treatment of a request while the store cannot be reached. Default: [`OnOutage::Local`].
+    pub fn on_outage(it, action: OnOutage) { it.settings.on_outage = action }
+
+    /// Sets whether the policy is enforced, only tried out, or off. Default: [`PolicyMode::Enforce`].
+    pub fn mode(it, mode: PolicyMode) { it.settings.mode = mode }
 
     /// Hides the policy from clients: it is enforced, but its name and numbers appear neither in header fields nor in
     /// bodies. Use it for limits that would reveal the traffic of other clients, such as one bucket for all of them.
-    pub fn hidden(mut self) -> Self {
-        self.settings.is_hidden = true;
-        self
-    }
+    pub fn hidden(it) { it.settings.is_hidden = true }
 
     /// Counts the policy under this name in metrics and logs instead of its own, together with all others that have this setting: for
     /// policies that are made per customer or per request, possibly thousands of them. The name has the form of a policy's:
@@ -361,10 +350,7 @@ impl PolicyBuilder {
     /// assert_eq!(of_tenant(7)?.policy().counted_as(), "tenants");
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
-    pub fn counted_as(mut self, name: impl Into<String>) -> Self {
-        self.settings.counted_as = Some(name.into());
-        self
-    }
+    pub fn counted_as(it, name: impl Into<String>) { it.settings.counted_as = Some(name.into()) }
 
     /// Keeps account of refunds, so that a refund [of a receipt](crate::limiter::Change::of) gives back all units that have not
     /// drained, however full the bucket was: for budgets that are estimated and settled. It costs a second word per key in
@@ -393,10 +379,7 @@ impl PolicyBuilder {
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn refunds(mut self) -> Self {
-        self.settings.gives_back = true;
-        self
-    }
+    pub fn refunds(it) { it.settings.gives_back = true }
 
     /// Counts refused requests too: a client that continues after a refusal stays refused until it has paused.
     ///
@@ -427,10 +410,7 @@ impl PolicyBuilder {
     /// assert!(login.check("ada").now().expect("memory answers at once")?.is_allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn count_rejected(mut self) -> Self {
-        self.settings.counts_rejected = true;
-        self
-    }
+    pub fn count_rejected(it) { it.settings.counts_rejected = true }
 
     /// Sets the highest debt that a [charge](crate::RateLimiter::charge) leaves, in units; at least the burst. Units above it are
     /// forgotten. Default: ten bursts or ten limits, whichever is more. A debt that the algorithm cannot count exactly is cut.
@@ -448,10 +428,7 @@ impl PolicyBuilder {
     /// assert_eq!(denied.retry_after(), Some(Duration::from_secs(66 * 60)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn debt_up_to(mut self, units: u64) -> Self {
-        self.settings.debt = Some(units);
-        self
-    }
+    pub fn debt_up_to(it, units: u64) { it.settings.debt = Some(units) }
 
     /// Sets how many keys of this policy can be in debt at once, on a store of fixed size: a [`MemoryStore`](crate::MemoryStore)
     /// makes a table of this size for each of its quotas. Default: the setting of the store's builder.
@@ -459,18 +436,12 @@ impl PolicyBuilder {
     /// This number determines the memory of the policy: [`MemoryStore`](crate::MemoryStore) lists the
     /// bytes per key. A key at rest takes no room, so plan for the clients of one period, not for all
     /// clients.
-    pub fn table_size(mut self, keys: usize) -> Self {
-        self.settings.keys = Some(keys);
-        self
-    }
+    pub fn table_size(it, keys: usize) { it.settings.keys = Some(keys) }
 
     /// Sets the treatment of the least indebted key when a store of fixed size has no room for another one. Default:
     /// [`OnFull::Forget`]. [`OnFull::Inherit`] takes an eighth more memory for states of one word, a quarter for those of
     /// two; see [`MemoryStore`](crate::MemoryStore). A store without a fixed size ignores it.
-    pub fn on_full(mut self, action: OnFull) -> Self {
-        self.settings.on_full = action;
-        self
-    }
+    pub fn on_full(it, action: OnFull) { it.settings.on_full = action }
 
     /// Gives the policy a version, for deployments on a shared store: if instances disagree about the
     /// policy of this name, the highest version decides for all of them. Without versions, each instance decides by its own
@@ -478,11 +449,10 @@ impl PolicyBuilder {
     ///
     /// A memory store ignores it; a Redis store counts to 2^53 and refuses higher ones. Raise it with each change of the policy, for instance
     /// by taking the time of the change.
-    pub fn version(mut self, version: u64) -> Self {
-        self.settings.version = Some(version);
-        self
-    }
+    pub fn version(it, version: u64) { it.settings.version = Some(version) }
+}
 
+impl PolicyBuilder {
     /// Checks the parts and puts them together.
     ///
     /// # Errors

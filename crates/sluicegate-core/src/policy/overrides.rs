@@ -182,53 +182,34 @@ enum Ends {
     AtUs(u64),
 }
 
-impl OverrideBuilder {
+crate::setters! { OverrideBuilder
     /// Adds a quota. All quotas added here together replace the policy's own. Default: the policy's own stay.
-    pub fn quota(mut self, quota: impl IntoQuota) -> Self {
-        self.quotas.push(quota.into_quota());
-        self
-    }
+    pub fn quota(it, quota: impl IntoQuota) { it.quotas.push(quota.into_quota()) }
 
     /// Makes it an override for a single key, whose quotas then take precedence over those that its requests bring. Default: all keys.
-    pub fn key(mut self, key: impl Into<Key>) -> Self {
-        self.key = Some(key.into());
-        self
-    }
+    pub fn key(it, key: impl Into<Key>) { it.key = Some(key.into()) }
 
     /// Makes it an override for new keys, so that known keys keep the policy's quotas. Keys that bring quotas of their own keep
     /// these, too. Default: all keys.
     ///
     /// It needs a store that remembers keys: `Observed` of the crate `sluicegate-observed`, for policies that are
     /// [tightened for new keys](super::PolicyBuilder::tighten_new_keys). Elsewhere no key is new.
-    pub fn new_keys(mut self) -> Self {
-        self.new_keys = true;
-        self
-    }
+    pub fn new_keys(it) { it.new_keys = true }
 
     /// Sets whether the policy is enforced, only tried out, or off. Default: the policy's own mode.
-    pub fn mode(mut self, mode: PolicyMode) -> Self {
-        self.mode = Some(mode);
-        self
-    }
+    pub fn mode(it, mode: PolicyMode) { it.mode = Some(mode) }
 
     /// Sets how long it lasts, at most 30 days. Default: an hour.
-    pub fn lasting(mut self, span: Duration) -> Self {
-        self.ends = Ends::After(span);
-        self
-    }
+    pub fn lasting(it, span: Duration) { it.ends = Ends::After(span) }
 
     /// Sets when it ends, in microseconds by the clock of the store: at most 30 days from now. Default: after an hour.
-    pub fn until_us(mut self, until_us: u64) -> Self {
-        self.ends = Ends::AtUs(until_us);
-        self
-    }
+    pub fn until_us(it, until_us: u64) { it.ends = Ends::AtUs(until_us) }
 
     /// Replaces the override with this version. Default: it is put only if there is none.
-    pub fn replacing(mut self, version: u64) -> Self {
-        self.replaces = Some(version);
-        self
-    }
+    pub fn replacing(it, version: u64) { it.replaces = Some(version) }
+}
 
+impl OverrideBuilder {
     /// The name of the policy.
     pub(crate) fn policy(&self) -> &str {
         &self.policy

@@ -8,7 +8,7 @@ use crate::error::{ConfigError, ConfigErrorKind};
 use crate::quota::Quota;
 use crate::time_span::{IntoTimeSpan, TimeSpan};
 
-impl PolicyBuilder {
+crate::setters! { PolicyBuilder
     /// Suspends a key that continues after many refusals: from the `after`-th refusal `within` a span it is refused outright, with
     /// [`Outcome::Suspended`](crate::Outcome::Suspended), for as long as this `lasts`, and twice as long each further time, see
     /// [`remember`](Self::remember). The refusal that suspends a key already says so. Refusals of a suspended key
@@ -35,24 +35,15 @@ impl PolicyBuilder {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn suspend(mut self, after: u64, within: impl IntoTimeSpan, lasts: impl IntoTimeSpan) -> Self {
-        self.suspension_draft().terms = Some((after, within.into_time_span(), lasts.into_time_span()));
-        self
-    }
+    pub fn suspend(it, after: u64, within: impl IntoTimeSpan, lasts: impl IntoTimeSpan) { it.suspension_draft().terms = Some((after, within.into_time_span(), lasts.into_time_span())) }
 
     /// Sets the longest [suspension](Self::suspend), however many came before. Default: a day, or the length of
     /// the first one if that is more.
-    pub fn up_to(mut self, longest: impl IntoTimeSpan) -> Self {
-        self.suspension_draft().up_to = Some(longest.into_time_span());
-        self
-    }
+    pub fn up_to(it, longest: impl IntoTimeSpan) { it.suspension_draft().up_to = Some(longest.into_time_span()) }
 
     /// Sets the time from its beginning for which a [suspension](Self::suspend) is remembered: each remembered one doubles the length of
     /// the next. Default: a day, or the longest suspension if that is more.
-    pub fn remember(mut self, span: impl IntoTimeSpan) -> Self {
-        self.suspension_draft().remembers = Some(span.into_time_span());
-        self
-    }
+    pub fn remember(it, span: impl IntoTimeSpan) { it.suspension_draft().remembers = Some(span.into_time_span()) }
 
     /// Shares suspensions: a key that this policy [suspends](Self::suspend) is refused by all policies of the store with this setting, and
     /// this policy refuses the keys that they have suspended, whether or not it suspends keys itself. Each counts refusals by itself.
@@ -64,25 +55,18 @@ impl PolicyBuilder {
     ///
     /// A policy that gets this setting by a replacement still refuses the keys that it has suspended before. A policy that loses
     /// it then refuses only the keys that it suspends itself.
-    pub fn everywhere(mut self) -> Self {
-        self.suspension_draft().reach = Reach::Everywhere;
-        self
-    }
+    pub fn everywhere(it) { it.suspension_draft().reach = Reach::Everywhere }
 
     /// Like [`everywhere`](Self::everywhere), including keys that are an address.
-    pub fn everywhere_with_addresses(mut self) -> Self {
-        self.suspension_draft().reach = Reach::AddressesToo;
-        self
-    }
+    pub fn everywhere_with_addresses(it) { it.suspension_draft().reach = Reach::AddressesToo }
 
     /// Counts refusals, and keeps [suspensions](Self::suspend), under this name instead of the policy's own. Policies with the
     /// same name share them, so that a client cannot evade them by changing its plan: for the tiers of one limit. They
     /// need equal settings for suspensions and outages.
-    pub fn suspend_as(mut self, name: impl Into<String>) -> Self {
-        self.suspension_draft().name = Some(name.into());
-        self
-    }
+    pub fn suspend_as(it, name: impl Into<String>) { it.suspension_draft().name = Some(name.into()) }
+}
 
+impl PolicyBuilder {
     fn suspension_draft(&mut self) -> &mut SuspensionDraft {
         self.suspension.get_or_insert_default()
     }

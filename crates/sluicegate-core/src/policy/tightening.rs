@@ -56,7 +56,7 @@ pub(super) struct TighteningDraft {
     is_shadow: bool,
 }
 
-impl PolicyBuilder {
+crate::setters! { PolicyBuilder
     /// Replaces the first quota with a lower one while the requests of this policy are unusual, for at most `longest`. No alarm
     /// sets a quota below it. Default: an alarm only notifies. Add [`in_shadow`](Self::tighten_in_shadow) first, and read the log.
     ///
@@ -77,34 +77,24 @@ impl PolicyBuilder {
     /// # Errors
     /// When the policy is built: for a quota that is not below its first one or that its algorithm cannot keep, and for no time, or more
     /// than 30 days; and for the settings below without this one.
-    pub fn tighten(mut self, quota: impl IntoQuota, longest: impl IntoTimeSpan) -> Self {
-        self.tightening.to = Some((quota.into_quota(), longest.into_time_span()));
-        self
-    }
+    pub fn tighten(it, quota: impl IntoQuota, longest: impl IntoTimeSpan) { it.tightening.to = Some((quota.into_quota(), longest.into_time_span())) }
 
     /// Sets how many instances have to see an alarm within an hour before they [tighten](Self::tighten), if they share a store: 1 to
     /// 100. Default: 2, so that no instance tightens on its own evidence.
-    pub fn tighten_agreed_by(mut self, instances: u64) -> Self {
-        self.tightening.agreed_by = Some(instances);
-        self
-    }
+    pub fn tighten_agreed_by(it, instances: u64) { it.tightening.agreed_by = Some(instances) }
 
     /// [Tightens](Self::tighten) the policy only for new keys, so that known keys keep their quota. Default: all keys.
     ///
     /// A key is known to an instance that has served it in the last day or two, up to a minute or two before the alarm began there. A Bloom
     /// filter decides, and may take a new key for a known one: about one in a hundred at 50,000 keys a day, and more beyond. An instance that
     /// has watched the policy for less than an hour knows all keys. Keys that bring quotas of their own keep these. It takes 256 KiB for each policy.
-    pub fn tighten_new_keys(mut self) -> Self {
-        self.tightening.is_of_new_keys = true;
-        self
-    }
+    pub fn tighten_new_keys(it) { it.tightening.is_of_new_keys = true }
 
     /// Only logs the changes that [`tighten`](Self::tighten) would make.
-    pub fn tighten_in_shadow(mut self) -> Self {
-        self.tightening.is_shadow = true;
-        self
-    }
+    pub fn tighten_in_shadow(it) { it.tightening.is_shadow = true }
+}
 
+impl PolicyBuilder {
     /// Checks the tightening, and moves it to the settings.
     pub(super) fn with_tightening(mut self) -> Result<Self, ConfigError> {
         let TighteningDraft { to, agreed_by, is_of_new_keys, is_shadow } =

@@ -68,14 +68,7 @@ impl<'a> Ask<'a> {
         Ask { policy, ..self }
     }
 
-    /// The ask with these quotas of its key, or with none. For store wrappers whose parts have quotas of other sizes.
-    #[must_use]
-    pub fn under(self, own: Option<&'a Arc<OwnQuotas>>) -> Self {
-        Self { own, ..self }
-    }
-
     /// The quotas that the key brings, if it has its own.
-    #[inline]
     pub fn own(&self) -> Option<&'a Arc<OwnQuotas>> {
         self.own
     }
@@ -95,44 +88,10 @@ impl<'a> Ask<'a> {
         self.own.map_or_else(|| self.policy.policy(), |own| own.policy())
     }
 
-    /// This ask with separate costs for the quotas, in their order, for units that one quota still counts and another
-    /// has forgotten. [`cost`](Self::cost) is then the highest of them.
-    #[must_use]
-    pub fn with_costs(mut self, costs: &'a [u64]) -> Self {
-        self.cost = costs.iter().copied().max().unwrap_or(self.cost);
-        self.costs = costs;
-        self
-    }
-
-    /// This ask about the spend of a receipt; the cost is a part of that spend.
-    #[must_use]
-    pub fn of(mut self, receipt: &'a Receipt) -> Self {
-        self.receipt = Some(receipt);
-        self
-    }
-
-    /// This report, which its caller makes again if there is no answer in time. For store wrappers.
-    #[must_use]
-    pub fn repeated(self) -> Self {
-        Self { is_repeated: true, ..self }
-    }
-
     /// Whether a store must not carry it out after the deadline of its caller, who has decided or charged in another way by then: so are all
     /// asks that may be refused, and reports that are [`repeated`](Self::repeated).
     pub fn expires(&self) -> bool {
         self.mode.asks() || self.is_repeated
-    }
-
-    /// This ask in another mode, with its costs and its receipt.
-    #[must_use]
-    pub fn in_mode(self, mode: Mode) -> Self {
-        Self { mode, ..self }
-    }
-
-    /// This ask in another mode, without its receipt, which belongs to the store that gave it.
-    #[must_use]
-    pub fn plainly(self, mode: Mode) -> Self {
-        Self { mode, receipt: None, ..self }
     }
 
     /// The spend that an ask for [as much as there is](Mode::Take), or for a [lease](Mode::Lease), becomes when a quota has
@@ -147,19 +106,16 @@ impl<'a> Ask<'a> {
     }
 
     /// The policy, as the store prepared it.
-    #[inline]
     pub fn policy(&self) -> &'a PreparedPolicy {
         self.policy
     }
 
     /// The key of the bucket.
-    #[inline]
     pub fn key(&self) -> KeyRef<'a> {
         self.key
     }
 
     /// The units of the ask.
-    #[inline]
     pub fn cost(&self) -> u64 {
         self.cost
     }
@@ -181,16 +137,38 @@ impl<'a> Ask<'a> {
     }
 
     /// The purpose of the cost.
-    #[inline]
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
     /// The receipt of the spend that it refers to, if known.
-    #[inline]
     pub fn receipt(&self) -> Option<&'a Receipt> {
         self.receipt
     }
+}
+
+crate::setters! { small Ask<'a>
+    /// The ask with these quotas of its key, or with none. For store wrappers whose parts have quotas of other sizes.
+    fn under(it, own: Option<&'a Arc<OwnQuotas>>) { it.own = own }
+
+    /// This ask with separate costs for the quotas, in their order, for units that one quota still counts and another
+    /// has forgotten. [`cost`](Self::cost) is then the highest of them.
+    fn with_costs(it, costs: &'a [u64]) {
+        it.cost = costs.iter().copied().max().unwrap_or(it.cost);
+        it.costs = costs;
+    }
+
+    /// This ask about the spend of a receipt; the cost is a part of that spend.
+    fn of(it, receipt: &'a Receipt) { it.receipt = Some(receipt) }
+
+    /// This report, which its caller makes again if there is no answer in time. For store wrappers.
+    fn repeated(it) { it.is_repeated = true }
+
+    /// This ask in another mode, with its costs and its receipt.
+    fn in_mode(it, mode: Mode) { it.mode = mode }
+
+    /// This ask in another mode, without its receipt, which belongs to the store that gave it.
+    fn plainly(it, mode: Mode) { (it.mode, it.receipt) = (mode, None) }
 }
 
 /// The purpose of a cost.
@@ -277,25 +255,21 @@ impl Mode {
     }
 
     /// Whether it gives back units that were spent before.
-    #[inline]
     pub fn gives_back(self) -> bool {
         matches!(self, Self::Refund | Self::Return)
     }
 
     /// Whether it spends for the request itself, and only if there is room.
-    #[inline]
     pub fn spends(self) -> bool {
         matches!(self, Self::Spend | Self::Reserve { .. } | Self::Take)
     }
 
     /// Whether its cost is cut to the units that are left before it is judged: see [`Ask::granted`].
-    #[inline]
     pub fn is_cut(self) -> bool {
         matches!(self, Self::Take)
     }
 
     /// Whether it only reads, and changes nothing.
-    #[inline]
     pub fn looks(self) -> bool {
         matches!(self, Self::Peek)
     }
@@ -397,13 +371,11 @@ impl Judged {
     }
 
     /// Whether the ask passes.
-    #[inline]
     pub fn passed(&self) -> bool {
         self.passed
     }
 
     /// When a passing spend proceeds, in microseconds of the store's clock.
-    #[inline]
     pub fn departs_us(&self) -> u64 {
         self.slot.departs_us
     }

@@ -1,6 +1,5 @@
 //! Work on a tokio runtime: decisions that are finished even if their futures are dropped, and [`KeptTask`]s, which outlive their runtime.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{PoisonError, RwLock};
@@ -213,8 +212,4 @@ impl Drop for KeptTask {
     }
 }
 
-impl fmt::Debug for KeptTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KeptTask").field("is_running", &self.is_running()).finish_non_exhaustive()
-    }
-}
+crate::debug_as!(KeptTask, task => task.is_running());

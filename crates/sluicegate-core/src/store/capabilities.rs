@@ -45,30 +45,20 @@ impl<'a> Capabilities<'a> {
     pub fn new() -> Self {
         Self { always_answers: false, place: None, clock: None, shared: None, parts: None }
     }
+}
 
+crate::setters! { small Capabilities<'a>
     /// Sets whether it [always answers](Self::always_answers).
-    #[must_use]
-    pub fn always_answers(self, always_answers: bool) -> Self {
-        Self { always_answers, ..self }
-    }
+    fn always_answers(it, always_answers: bool) { it.always_answers = always_answers }
 
     /// Sets the [clock](Self::clock).
-    #[must_use]
-    pub fn clock(self, clock: &'a dyn Clock) -> Self {
-        Self { clock: Some(clock), ..self }
-    }
+    fn clock(it, clock: &'a dyn Clock) { it.clock = Some(clock) }
 
     /// Sets the [shared side](Self::shared).
-    #[must_use]
-    pub fn shared(self, shared: &'a dyn Shared) -> Self {
-        Self { shared: Some(shared), ..self }
-    }
+    fn shared(it, shared: &'a dyn Shared) { it.shared = Some(shared) }
 
     /// Sets the [parts](Self::parts).
-    #[must_use]
-    pub fn parts(self, parts: &'a dyn Parts) -> Self {
-        Self { parts: Some(parts), ..self }
-    }
+    fn parts(it, parts: &'a dyn Parts) { it.parts = Some(parts) }
 }
 
 impl Default for Capabilities<'_> {
@@ -77,16 +67,7 @@ impl Default for Capabilities<'_> {
     }
 }
 
-impl fmt::Debug for Capabilities<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Capabilities");
-        shown.field("always_answers", &self.always_answers).field("place", &self.place);
-        shown
-            .field("shared", &self.shared.is_some())
-            .field("parts", &self.parts.is_some())
-            .finish_non_exhaustive()
-    }
-}
+crate::debug_as!(Capabilities<'_>, of => (of.always_answers, of.place, of.shared.is_some(), of.parts.is_some()));
 
 /// A store in parts that fail on their own, such as the nodes of a cluster, so that a store around it can leave out one of them.
 pub trait Parts {

@@ -20,23 +20,7 @@ use crate::error::{ConfigError, ConfigErrorKind, StoreError};
 use crate::key::KeyRef;
 use crate::policy::Policy;
 use crate::quota::Quota;
-
-/// Lists the values of an option, and gives each its word.
-macro_rules! listed {
-    ($option:ident, $all:literal, $as_str:literal: $($value:ident => $word:literal),+) => {
-        impl $option {
-            #[doc = $all]
-            pub const ALL: [Self; [$($word),+].len()] = [$(Self::$value),+];
-
-            #[doc = $as_str]
-            pub fn as_str(self) -> &'static str {
-                match self {
-                    $(Self::$value => $word,)+
-                }
-            }
-        }
-    };
-}
+use crate::text::listed;
 
 /// An occurrence that deserves a count or a log line but is not a decision.
 ///

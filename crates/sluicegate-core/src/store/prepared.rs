@@ -194,13 +194,11 @@ impl PreparedPolicy {
     }
 
     /// Whether only its store decides: it is not off, and suspends no keys. Kept here, so that a decision need not read the policy.
-    #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.is_plain
     }
 
     /// The mode in which a request spends from it: at once, or at its turn if the policy waits.
-    #[inline]
     pub(crate) fn spends(&self) -> Mode {
         self.spends
     }
@@ -244,7 +242,6 @@ impl PreparedPolicy {
     }
 
     /// The policy.
-    #[inline]
     pub fn policy(&self) -> &Arc<Policy> {
         &self.policy[0]
     }

@@ -16,12 +16,13 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::strike::{AskStore, Striker, buckets_of, suspended, suspended_by, waits};
+use super::strike::{Striker, buckets_of, suspended, waits};
 use crate::decision::Decision;
 use crate::few::few;
 use crate::key::KeyRef;
 use crate::policy::PolicyMode;
 use crate::store::{Ask, DecideResult, DecidedBy, DecisionFuture, Mode, PreparedPolicy, Store};
+use crate::wrap::ask_by_policy;
 
 /// The asks with a suspension to check.
 type Watched = SmallVec<[StrikeWatch; 2]>;
@@ -51,7 +52,7 @@ fn is_at_rest(bucket: &PreparedPolicy, key: KeyRef<'_>) -> bool {
 }
 
 /// Decides asks of which at least one [suspends].
-pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskStore) -> DecisionFuture {
+pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>]) -> DecisionFuture {
     let count = asks.len();
     let (mut watched, mut all) = (Watched::new(), SmallVec::<[Ask<'_>; 4]>::new());
     for (place, ask) in (0_u8..).zip(asks).filter(|(_, ask)| suspends(ask)) {
@@ -68,7 +69,7 @@ pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskSto
         let capacity = first.map_or(0, |quota| quota.rule().capacity());
         watched.push(StrikeWatch { place, peeks, capacity });
     }
-    let answer = ask_store(&**store, if all.is_empty() { asks } else { &all });
+    let answer = ask_by_policy(&**store, if all.is_empty() { asks } else { &all });
     if all.is_empty() && matches!(answer.known(), Some(Ok(decision)) if decision.is_allowed()) {
         return answer;
     }
@@ -91,7 +92,7 @@ pub(crate) fn decide(store: &Arc<dyn Store>, asks: &[Ask<'_>], ask_store: AskSto
     let (store, strikers) = (Arc::clone(store), few(watched.iter().filter_map(striker)));
     let work = async move {
         let (decision, counts) = read(answer.await?, count, &watched);
-        Ok(if counts { strike(&store, strikers, decision, ask_store).await } else { decision })
+        Ok(if counts { strike(&store, strikers, decision).await } else { decision })
     };
     finished(is_here, Box::pin(work))
 }
@@ -111,23 +112,20 @@ fn read(decision: Decision, count: usize, watched: &Watched) -> (Decision, bool)
         false => {
             let of = |place: u8| watched.iter().find(|watch| watch.place == place);
             let capacity = |place: u8| of(place).map_or(0, |watch| watch.capacity);
-            (suspended(&decision, count, &waits, capacity), false)
+            (suspended(&decision, decision.at_us(), count, &waits, capacity), false)
         }
     }
 }
 
 /// Counts a refusal for each policy that has refused.
-async fn strike(
-    store: &Arc<dyn Store>,
-    strikers: Strikers,
-    mut refused: Decision,
-    ask_store: AskStore,
-) -> Decision {
+async fn strike(store: &Arc<dyn Store>, strikers: Strikers, mut refused: Decision) -> Decision {
     for striker in strikers {
         if striker.has_refused(&refused)
-            && let Some(suspension) = striker.strike(store, ask_store).await
+            && let Some(suspension) = striker.strike(store).await
         {
-            refused = suspended_by(&refused, striker.place, &suspension);
+            // The statuses are known, because a quota of this ask has refused.
+            let wait = (striker.place, suspension.wait);
+            refused = suspended(&refused, suspension.at_us, usize::MAX, &[wait], |_| 0);
         }
     }
     refused

@@ -13,10 +13,11 @@ use crate::few::{few, sort_few};
 use crate::key::{Key, KeyRef};
 use crate::policy::{Policy, PolicyMode};
 use crate::store::{
-    Ask, DecidedBy, DecisionFuture, Event, Inherit, Mode, PreparedPolicy, QuotaStatus, Store, Subject,
-    SuspensionBuckets, judge,
+    Ask, DecidedBy, Event, Inherit, Mode, PreparedPolicy, QuotaStatus, Store, Subject, SuspensionBuckets,
+    judge,
 };
 use crate::support::ceil_millis;
+use crate::wrap::ask_by_policy;
 
 /// A key whose refusals under a policy count.
 pub(super) struct Striker {
@@ -47,12 +48,12 @@ impl Striker {
     /// In an outage a process that decides alone counts and suspends with its share. If keys are refused everywhere, it cannot
     /// know whether a suspension has begun. Then it does neither, because it would begin suspensions repeatedly, and finally charge
     /// each of them to the store.
-    pub(super) async fn strike(&self, store: &Arc<dyn Store>, ask_store: AskStore) -> Option<NewSuspension> {
+    pub(super) async fn strike(&self, store: &Arc<dyn Store>) -> Option<NewSuspension> {
         let buckets = self.policy.suspension()?;
         let ([strikes, suspensions], suspended) =
             (buckets.strikes.as_ref()?, buckets_of(&self.policy, self.key.as_ref()).next()?);
         let key = self.key.as_ref();
-        let counted = ask_store(
+        let counted = ask_by_policy(
             &**store,
             &[
                 Ask::new(strikes, key, 1, Mode::Spend),
@@ -75,10 +76,10 @@ impl Striker {
             of(&counted, 2).map(|status| status.capacity().saturating_sub(status.remaining())).max()?;
         let suspension = self.policy.policy().suspension()?;
         let (lasts, (after, _)) = (suspension.lasts(before)?, suspension.after()?);
-        let begun = ask_store(
+        let begun = ask_by_policy(
             &**store,
             &[
-                Ask::new(suspended, key, units(lasts), Mode::Charge),
+                Ask::new(suspended, key, ceil_millis(lasts), Mode::Charge),
                 Ask::new(suspensions, key, 1, Mode::Charge),
                 Ask::new(strikes, key, after, Mode::Refund),
             ],
@@ -91,44 +92,30 @@ impl Striker {
         let wait = of(&begun, 0).map(QuotaStatus::reset_after).max()?;
         // A full table keeps the suspensions that it has: a new one is announced only if it stands.
         if is_in_memory {
-            let kept = ask_store(&**store, &[Ask::new(suspended, key, 1, Mode::Peek)]).await.ok()?;
+            let kept = ask_by_policy(&**store, &[Ask::new(suspended, key, 1, Mode::Peek)]).await.ok()?;
             if kept.is_allowed() {
                 log_refusals(store, AuditLine::NoRoom(self.policy.policy().name()));
                 return None;
             }
         }
-        tell(store, &self.policy, &self.key, lasts, Cause::Refusals);
+        tell(store, &self.policy, &self.key, lasts, (false, None));
         Some(NewSuspension { at_us: begun.at_us(), wait })
     }
 }
 
-/// The cause of a suspension or a release.
-#[derive(Clone, Copy)]
-pub(crate) enum Cause<'a> {
-    /// The refusals of the key.
-    Refusals,
-    /// An operator, with the name if it was given.
-    Hand(Option<&'a str>),
-}
-
-/// Tells the store, and the log, that a key is suspended from now on, or no longer.
+/// Tells the store, and the log, that a key is suspended from now on, or no longer: by its refusals, or by hand.
 pub(super) fn tell(
     store: &Arc<dyn Store>,
     policy: &PreparedPolicy,
     key: &Key,
     lasts: Duration,
-    by: Cause<'_>,
+    (by_hand, by): (bool, Option<&str>),
 ) {
-    let (by_hand, by) = match by {
-        Cause::Refusals => (false, None),
-        Cause::Hand(operator) => (true, operator),
-    };
     let policy = policy.policy().name();
     let line = |by| AuditLine::Key { policy, key, lasts, by };
-    if by_hand {
-        log(line(by.unwrap_or("by hand")));
-    } else {
-        log_refusals(store, line("refusals"));
+    match by_hand {
+        true => log(line(by.unwrap_or("by hand"))),
+        false => log_refusals(store, line("refusals")),
     }
     let subject = Subject::of(policy).with_key(key.as_ref());
     store.notice(&Event::Suspended { subject, lasts, by_hand, by });
@@ -194,9 +181,6 @@ fn of(decision: &Decision, place: u8) -> impl Iterator<Item = &QuotaStatus> {
     decision.quotas().iter().filter(move |status| status.policy_index() == usize::from(place))
 }
 
-/// Asks a store, and reads its answer.
-pub(crate) type AskStore = fn(&dyn Store, &[Ask<'_>]) -> DecisionFuture;
-
 /// Opens a policy and the buckets of its suspension. The suspensions stay, however the keys of a replaced policy start.
 pub(crate) fn open(
     store: &dyn Store,
@@ -256,11 +240,6 @@ pub(super) fn buckets_of<'a>(
     })
 }
 
-/// A time in the unit of a suspension's bucket: milliseconds, rounded up.
-pub(super) fn units(lasts: Duration) -> u64 {
-    ceil_millis(lasts)
-}
-
 /// All buckets of a policy's suspension.
 fn buckets(policy: &PreparedPolicy) -> impl Iterator<Item = &PreparedPolicy> {
     policy.suspension().into_iter().flat_map(|buckets| {
@@ -279,34 +258,16 @@ pub(super) struct NewSuspension {
 
 /// The asks with suspended keys, and the waits of these. `watches` has each peek with the index of its ask.
 pub(super) fn waits(decision: &Decision, watches: impl Iterator<Item = (u8, u8)>) -> AskWaits {
-    let refused = |peek: u8| {
-        let mut own = decision.quotas().iter().filter(|status| status.policy_index() == usize::from(peek));
-        own.find(|status| !status.passed())
-    };
+    let refused = |peek: u8| of(decision, peek).find(|status| !status.passed());
     few(watches.filter_map(|(peek, place)| Some((place, refused(peek)?.available_after()))))
 }
 
 type AskWaits = SmallVec<[(u8, Duration); 2]>;
 
-/// The decision for its first `count` asks; those at these indexes are suspended for these times. If the store has no status
+/// The decision for its first `count` asks at this moment; those at these indexes are suspended for these times. If the store has no status
 /// for such an ask, because it knew that the key was suspended and looked no further, the first quota of the ask gets one;
 /// `capacity` gives that quota's capacity.
 pub(super) fn suspended(
-    decision: &Decision,
-    count: usize,
-    waits: &[(u8, Duration)],
-    capacity: impl Fn(u8) -> u64,
-) -> Decision {
-    at(decision, decision.at_us(), count, waits, capacity)
-}
-
-/// This decision, after the key of the ask at this index was suspended.
-pub(super) fn suspended_by(decision: &Decision, place: u8, suspension: &NewSuspension) -> Decision {
-    // The statuses are known, because a quota of this ask has refused.
-    at(decision, suspension.at_us, usize::MAX, &[(place, suspension.wait)], |_| 0)
-}
-
-fn at(
     decision: &Decision,
     at_us: u64,
     count: usize,
@@ -351,7 +312,6 @@ pub(crate) async fn strikes(
     store: &Arc<dyn Store>,
     policy: &PreparedPolicy,
     key: &Key,
-    ask_store: AskStore,
 ) -> Result<Option<Strikes>, StoreError> {
     let is_enforced = policy.policy().mode() == PolicyMode::Enforce;
     let buckets = policy.suspension().filter(|_| is_enforced);
@@ -359,7 +319,7 @@ pub(crate) async fn strikes(
         return Ok(None);
     };
     // Reports with a cost of 0, because a full bucket would refuse a question.
-    let answer = ask_store(
+    let answer = ask_by_policy(
         &**store,
         &[strikes, suspensions].map(|bucket| Ask::new(bucket, key.as_ref(), 0, Mode::Refund)),
     );
@@ -387,7 +347,6 @@ pub(crate) async fn change(
     policy: &PreparedPolicy,
     key: &Key,
     (lasts, by): (Option<Duration>, Option<&str>),
-    ask_store: AskStore,
 ) -> Result<(), StoreError> {
     let nobody = || StoreError::new(StoreErrorKind::NoSuspension);
     let is_enforced = policy.policy().mode() == PolicyMode::Enforce;
@@ -398,14 +357,14 @@ pub(crate) async fn change(
         let mut asks: SmallVec<[Ask<'_>; 4]> = few(suspended().map(|bucket| ask(bucket, 0, Mode::Reset)));
         match lasts {
             Some(lasts) => {
-                asks.extend(suspended().take(1).map(|bucket| ask(bucket, units(lasts), Mode::Charge)));
+                asks.extend(suspended().take(1).map(|bucket| ask(bucket, ceil_millis(lasts), Mode::Charge)));
             }
             None => asks.extend(buckets.strikes.iter().flatten().map(|bucket| ask(bucket, 0, Mode::Reset))),
         }
-        ask_store(&**store, &asks)
+        ask_by_policy(&**store, &asks)
     };
     answer.await.map(drop)?;
-    tell(store, policy, key, lasts.unwrap_or_default(), Cause::Hand(by));
+    tell(store, policy, key, lasts.unwrap_or_default(), (true, by));
     Ok(())
 }
 

@@ -16,10 +16,8 @@
 //! There is one mutex per limiter, the first that the request waits for. Under it no store is asked, no waker is called and nothing is
 //! awaited.
 
-use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, PoisonError};
 #[cfg(not(loom))]
 use std::sync::{Mutex, MutexGuard};
 use std::task::Waker;
@@ -54,8 +52,8 @@ struct WaitLines {
 /// The requests that wait for the same limiters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct LineKey {
-    /// The limiters and keys that they wait for, in the order of the asks.
-    pub(crate) limits: SmallVec<[(Identity, Key); 1]>,
+    /// The limiters, by their addresses, and keys that they wait for, in the order of the asks. Each waiting request keeps its limiters open.
+    pub(crate) limits: SmallVec<[(usize, Key); 1]>,
     /// Turns of a store and of its fallback use different clocks.
     pub(crate) by: DecidedBy,
 }
@@ -314,31 +312,6 @@ impl TurnQueue {
         let (rank, _) = self.requests.first_key_value()?;
         let ((at, _), _) = self.turns.first_key_value()?;
         Some((*rank, *at))
-    }
-}
-
-/// The identity of a limiter, without keeping it open. While it exists, no other limiter has the same identity.
-#[derive(Clone, Debug)]
-pub(crate) struct Identity(Weak<dyn Any + Send + Sync>);
-
-impl Identity {
-    pub(crate) fn of<T: Send + Sync + 'static>(shared: &Arc<T>) -> Self {
-        let weak: Weak<T> = Arc::downgrade(shared);
-        Self(weak)
-    }
-}
-
-impl PartialEq for Identity {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.ptr_eq(&other.0)
-    }
-}
-
-impl Eq for Identity {}
-
-impl Hash for Identity {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.as_ptr().cast::<()>().hash(state);
     }
 }
 

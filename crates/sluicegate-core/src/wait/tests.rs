@@ -3,7 +3,7 @@
 use super::*;
 
 fn line() -> LineKey {
-    let limits = SmallVec::from_elem((Identity::of(&Arc::new(())), Key::from("ada")), 1);
+    let limits = SmallVec::from_elem((1, Key::from("ada")), 1);
     LineKey { limits, by: DecidedBy::Store }
 }
 

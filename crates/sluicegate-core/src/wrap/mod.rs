@@ -79,8 +79,8 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-pub(crate) use self::outage::assumed;
 pub use self::outage::{OutageAnswer, decide_in_outage, or_by_policy};
+pub(crate) use self::outage::{ask_by_policy, assumed};
 use super::decision::Decision;
 use super::error::{StoreError, StoreErrorKind};
 use super::key::Key;

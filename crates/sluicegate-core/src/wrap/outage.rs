@@ -20,6 +20,11 @@ use crate::store::{Ask, DecisionFuture, Mode, Store, judge};
 /// The shortest wait for a request that is refused because the store cannot be reached.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
+/// Asks the store; in an outage, the policies decide.
+pub(crate) fn ask_by_policy(store: &dyn Store, asks: &[Ask<'_>]) -> DecisionFuture {
+    or_by_policy(store.decide(asks), asks)
+}
+
 /// Answers by the policies' [`OnOutage`] if the store gives no answer. For store wrappers.
 ///
 /// An error stays an error if it is not an outage ([`StoreError::may_succeed_later`]), or if one of the asks is a report:

@@ -170,14 +170,14 @@ fn compare(policy: PolicyBuilder, steps: &[Step]) -> Result<(), TestCaseError> {
 fn a_turn_that_was_put_off_for_what_others_left_can_be_given_up_before_it_comes() {
     let queue = Algorithm::LeakyBucket(Drain::Queue);
     let policy = Policy::builder("p", queue, Quota::per_hour(5)).on_full(OnFull::Inherit).refunds();
-    // One set of three keys, and room for all.
+    // One set of four keys, and room for all.
     let stores = [(1, 160), (100_000, 160_000)].map(|(keys, entries)| store_for(keys, entries));
     let limiters = stores.each_ref().map(|(store, _)| policy.clone().on(store).expect("it fits"));
     let check = |key: &str, cost| limiters.each_ref().map(|limiter| answer(limiter.check(key).cost(cost)));
     let advance = |by| stores.iter().for_each(|(_, clock)| clock.advance(by));
     let _ = check("a", 1);
     advance(secs(300));
-    for (key, cost) in [("b", 2), ("c", 2), ("d", 3), ("d", 1)] {
+    for (key, cost) in [("b", 2), ("c", 2), ("e", 2), ("d", 3), ("d", 1)] {
         let _ = check(key, cost);
     }
     // The first key has made room, and left its 420 seconds.
