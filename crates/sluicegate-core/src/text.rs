@@ -138,6 +138,7 @@ macro_rules! words {
 pub(crate) use words;
 
 /// Lists the values of an option, and gives each its word.
+#[cfg(feature = "limiter")]
 macro_rules! listed {
     ($option:ident, $all:literal, $as_str:literal: $($value:ident => $word:literal),+) => {
         impl $option {
@@ -154,4 +155,5 @@ macro_rules! listed {
     };
 }
 
+#[cfg(feature = "limiter")]
 pub(crate) use listed;

@@ -365,6 +365,7 @@ impl Decision {
     /// assert_eq!(receipt.part().map(|part| (part.place, part.receipt.cost())), Some((1, 2)));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(hidden)]
     pub fn with_parts(mut self, parts: impl IntoIterator<Item = (u8, SpentPart)>) -> Self {
         let details = Details { parts: parts.into_iter().collect(), ..self.take_details() };
         self.details = Some(Arc::new(details));
@@ -513,6 +514,7 @@ impl Decision {
     ///
     /// # Errors
     /// [`StoreErrorKind::NothingAsked`] if there are none.
+    #[doc(hidden)]
     pub fn joined(pieces: impl IntoIterator<Item = (Self, impl AsRef<[u8]>)>) -> Result<Self, StoreError> {
         let pieces = pieces.into_iter().map(|(decision, places)| decision.of_asks(places.as_ref()));
         Self::joined_pieces(few(pieces))
@@ -557,6 +559,7 @@ impl Decision {
 
     /// This decision with only its first `count` asks, at least one; the other asks were about the same
     /// buckets.
+    #[doc(hidden)]
     pub fn of_first(mut self, count: usize) -> Self {
         if self.quotas.iter().all(|status| status.policy_index() < count) {
             return self;
@@ -569,6 +572,7 @@ impl Decision {
 
     /// This decision with `units` more remaining in each quota of the ask at this index: units that another ask of the
     /// same call has taken for the same caller. For authors of stores.
+    #[doc(hidden)]
     pub fn with_more(mut self, ask: usize, units: u64) -> Self {
         for status in self.quotas.iter_mut().filter(|status| status.policy_index() == ask) {
             let remaining = status.remaining().saturating_add(units).min(status.capacity());

@@ -53,7 +53,7 @@ impl RateLimiter {
     #[expect(clippy::missing_panics_doc, reason = "one policy is put, so one handle comes back")]
     #[track_caller]
     pub fn new(store: impl IntoStore, policy: Policy) -> Result<Self, ConfigError> {
-        let all = put(&store.into(), vec![policy], Reopening::Open(Location::caller()), &mut |_| Ok(()))?;
+        let all = open_all(store, [policy])?;
         Ok(all.into_iter().next().expect("each policy has a handle"))
     }
 
@@ -146,8 +146,8 @@ pub fn open_all(
     store: impl IntoStore,
     policies: impl IntoIterator<Item = Policy>,
 ) -> Result<Vec<RateLimiter>, ConfigError> {
-    let how = Reopening::Open(Location::caller());
-    put(&store.into(), policies.into_iter().collect(), how, &mut |_| Ok(()))
+    let (policies, here) = (policies.into_iter().collect(), Some(Location::caller()));
+    put(&store.into(), policies, here, &|_| Inherit::Spent, &mut |_| Ok(()))
 }
 
 /// Puts several policies on a store, all or none of them, together with the rules that name them: a closed name is opened,
@@ -196,20 +196,11 @@ pub fn replace_all<T>(
     build: impl FnOnce(&[RateLimiter]) -> Result<T, ConfigError>,
 ) -> Result<T, ConfigError> {
     let (mut build, mut built) = (Some(build), None);
-    put(&store.into(), policies.into_iter().collect(), Reopening::Replace(&inherit), &mut |limiters| {
+    put(&store.into(), policies.into_iter().collect(), None, &inherit, &mut |limiters| {
         built = build.take().map(|build| build(limiters)).transpose()?;
         Ok(())
     })?;
     Ok(built.expect("it was built once"))
-}
-
-/// The treatment of an open policy when its name is opened again.
-#[derive(Clone, Copy)]
-enum Reopening<'a> {
-    /// It stays and has to be equal. Opened by this line of code.
-    Open(&'static Location<'static>),
-    /// It is replaced, and its keys start as this says.
-    Replace(&'a dyn Fn(&Policy) -> Inherit),
 }
 
 /// The step by which one of several policies gets its handle.
@@ -231,11 +222,13 @@ impl OpenStep<'_> {
 }
 
 /// Puts policies on a store, all or none: first every step that can fail, including `build`, which is called at most once, then the
-/// steps that take effect.
+/// steps that take effect. An open policy stays and has to be equal, if a line of code opens it; otherwise it is replaced, and its keys
+/// start as `inherit` says.
 fn put(
     store: &Arc<dyn Store>,
     policies: Vec<Policy>,
-    how: Reopening<'_>,
+    opened_at: Option<&'static Location<'static>>,
+    inherit: &dyn Fn(&Policy) -> Inherit,
     build: &mut dyn FnMut(&[RateLimiter]) -> Result<(), ConfigError>,
 ) -> Result<Vec<RateLimiter>, ConfigError> {
     let mut names = HashSet::new();
@@ -248,25 +241,28 @@ fn put(
     loop {
         let mut open = store.limiters().lock();
         let found: Vec<_> = policies.iter().map(|policy| find(&open, policy.name())).collect();
-        let steps = policies.iter().cloned().zip(&found).map(|(policy, found)| match (found, how) {
-            (None, Reopening::Open(place)) => open_first(store, policy, Some(place)),
-            (None, _) => open_first(store, policy, None),
-            (Some(handle), Reopening::Open(_)) => Ok(OpenStep::Join(handle, handle.joined_by(policy)?)),
-            (Some(handle), Reopening::Replace(inherit)) => {
+        let mut is_held = false;
+        let steps = policies.iter().cloned().zip(&found).map(|(policy, found)| match (found, opened_at) {
+            (None, _) => {
+                let opened = open_first(store, policy, opened_at);
+                opened.inspect_err(|error| is_held = error.kind() == ConfigErrorKind::NameTaken)
+            }
+            (Some(handle), Some(_)) => Ok(OpenStep::Join(handle, handle.joined_by(policy)?)),
+            (Some(handle), None) => {
                 let inherit = inherit(&policy);
                 Ok(OpenStep::Join(handle, handle.replacement(|_| policy, inherit)?))
             }
         });
-        let steps = match steps.collect::<Result<Vec<OpenStep<'_>>, NotPut>>() {
+        let steps = match steps.collect::<Result<Vec<OpenStep<'_>>, ConfigError>>() {
             Ok(steps) => steps,
-            Err(NotPut::Held(_)) if tried < TRIES => {
+            Err(_) if is_held && tried < TRIES => {
                 tried += 1;
                 // Other threads continue meanwhile and may open the name.
                 drop(open);
                 std::thread::sleep(Duration::from_millis(1));
                 continue;
             }
-            Err(NotPut::Held(error) | NotPut::ForGood(error)) => return Err(error),
+            Err(error) => return Err(error),
         };
         let coming: Vec<_> = steps.iter().map(OpenStep::limiter).collect();
         build(&coming)?;
@@ -285,23 +281,10 @@ fn put(
         let limiters = limiters.collect();
         drop(open);
         news.iter().for_each(Replaced::tell);
-        if let Reopening::Open(place) = how {
+        if let Some(place) = opened_at {
             found.iter().flatten().for_each(|limiter| limiter.handle.tell_of_opening(place));
         }
         return Ok(limiters);
-    }
-}
-
-/// The reason why a policy is not put on the store.
-enum NotPut {
-    /// The name has no handle but is still held: it may be free in a moment.
-    Held(ConfigError),
-    ForGood(ConfigError),
-}
-
-impl From<ConfigError> for NotPut {
-    fn from(error: ConfigError) -> Self {
-        Self::ForGood(error)
     }
 }
 
@@ -314,7 +297,7 @@ fn open_first<'a>(
     store: &Arc<dyn Store>,
     policy: Policy,
     opened_at: Option<&'static Location<'static>>,
-) -> Result<OpenStep<'a>, NotPut> {
+) -> Result<OpenStep<'a>, ConfigError> {
     let (first, own) = open_free(store, policy)?;
     let handle = Handle::new(Arc::clone(store), first, own, opened_at);
     Ok(OpenStep::Open(RateLimiter::of(Arc::new(handle))))
@@ -325,7 +308,7 @@ fn open_first<'a>(
 /// Another thread may be dropping the last handle of the name: it has released the handle, and releases the name when it
 /// has freed a table or two. Running calls may hold the name for longer, because they hold the policy with an override that
 /// was put while it had a handle: then it is opened with that override, which needs no wait.
-fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, Arc<Policy>), NotPut> {
+fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, Arc<Policy>), ConfigError> {
     let open = |policy: Policy| suspension::open(&**store, policy, None);
     let overridden = || {
         let over = standing_on(&**store, policy.name(), None)?;
@@ -336,11 +319,8 @@ fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, 
             let own = Arc::clone(first.policy());
             Ok((first, own))
         }
-        Err(error) if error.kind() != ConfigErrorKind::NameTaken => Err(NotPut::ForGood(error)),
-        Err(error) => match overridden() {
-            Some(first) => Ok((first, Arc::new(policy))),
-            None => Err(NotPut::Held(error)),
-        },
+        Err(error) if error.kind() != ConfigErrorKind::NameTaken => Err(error),
+        Err(error) => overridden().map(|first| (first, Arc::new(policy))).ok_or(error),
     }
 }
 

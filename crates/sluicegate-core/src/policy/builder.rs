@@ -161,6 +161,7 @@ impl Policy {
 
     /// Whether keys may bring [quotas of their own](crate::RateLimiter::with_quotas); then a store keeps with each key
     /// the quotas that it was counted by.
+    #[doc(hidden)]
     pub fn takes_quotas(&self) -> bool {
         self.settings.takes_quotas
     }
@@ -174,6 +175,7 @@ impl Policy {
 
     /// This policy, keeping account of refunds; see [`refunds`](super::PolicyBuilder::refunds).
     #[must_use]
+    #[doc(hidden)]
     pub fn with_refunds(&self) -> Self {
         self.set(|settings| settings.gives_back = true)
     }
@@ -190,12 +192,14 @@ impl Policy {
     /// # Ok::<(), sluicegate_core::ConfigError>(())
     /// ```
     #[must_use]
+    #[doc(hidden)]
     pub fn with_table_size(&self, keys: usize) -> Self {
         self.set(|settings| settings.keys = Some(keys.clamp(1, MOST_KEYS)))
     }
 
     /// The policy with room for the quotas of keys; see [`takes_quotas`](Self::takes_quotas).
     #[must_use]
+    #[doc(hidden)]
     pub fn taking_quotas(&self) -> Self {
         self.set(|settings| settings.takes_quotas = true)
     }

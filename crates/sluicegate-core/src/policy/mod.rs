@@ -198,6 +198,7 @@ impl Policy {
 
     /// Whether this is one of the additional buckets of a policy with a [suspension](PolicyBuilder::suspend). Such a
     /// bucket is not a limit of its own, and must not be counted as one.
+    #[doc(hidden)]
     pub fn is_of_suspension(&self) -> bool {
         self.is_of_suspension
     }

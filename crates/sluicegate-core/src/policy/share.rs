@@ -120,6 +120,7 @@ impl Policy {
     /// # Errors
     /// A built policy causes none, because building checks the quota for outages.
     #[cfg(feature = "limiter")]
+    #[doc(hidden)]
     pub fn in_outage(&self) -> Result<Option<Self>, ConfigError> {
         match self.on_outage() {
             OnOutage::Local => Ok(Some(self.clone())),
@@ -136,6 +137,7 @@ impl Policy {
 
     /// Returns this policy without [`count_rejected`](crate::policy::PolicyBuilder::count_rejected). For authors of stores.
     #[must_use]
+    #[doc(hidden)]
     pub fn without_count_rejected(mut self) -> Self {
         self.settings.counts_rejected = false;
         self

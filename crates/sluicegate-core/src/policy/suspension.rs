@@ -181,6 +181,7 @@ fn wrong(problem: String) -> ConfigError {
 /// The bucket of keys that are suspended everywhere. No policy of a user can have a name that begins with a dot.
 const EVERYWHERE: &str = ".suspended";
 
+#[doc(hidden)]
 impl Policy {
     /// The buckets that count a key's refusals and its suspensions, if this policy suspends keys by itself.
     pub(crate) fn strikes(&self) -> Result<Option<[Self; 2]>, ConfigError> {

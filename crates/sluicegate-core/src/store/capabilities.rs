@@ -141,6 +141,7 @@ impl dyn Store {
     ///
     /// # Errors
     /// When instances share the store, but it cannot share permits.
+    #[doc(hidden)]
     pub fn share_permits(&self, permits: &Arc<dyn SharedPermits>) -> Result<bool, ConfigError> {
         match self.capabilities() {
             Capabilities { shared: Some(shared), .. } => shared.share_permits(permits).map(|()| true),
@@ -285,6 +286,7 @@ pub trait Shared: Send + Sync {
     ///
     /// # Errors
     /// When the store cannot share permits.
+    #[doc(hidden)]
     fn share_permits(&self, permits: &Arc<dyn SharedPermits>) -> Result<(), ConfigError> {
         Err(cannot_share(permits))
     }

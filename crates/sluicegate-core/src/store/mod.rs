@@ -33,7 +33,7 @@ use std::sync::Arc;
 pub(crate) use self::ask::DecideResult;
 pub use self::ask::{Ask, DecisionFuture, Judged, Mode, judge};
 #[cfg(feature = "tokio")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+#[doc(hidden)]
 pub use self::background::KeptTask;
 #[cfg(feature = "tokio")]
 pub(crate) use self::background::spawn;
@@ -43,11 +43,10 @@ pub use self::capabilities::{
 pub use self::event::{
     Alarm, AlarmCause, Class, Event, ForwardedFault, Listener, Listeners, Subject, Undecided,
 };
-#[doc(hidden)]
-pub use self::permits::note_counted_alone;
 #[cfg(feature = "limiter")]
 pub(crate) use self::permits::note_shared_store;
-pub use self::permits::{DemandsOf, PermitDemand, PermitGrant, SharedPermits};
+#[doc(hidden)]
+pub use self::permits::{DemandsOf, PermitDemand, PermitGrant, SharedPermits, note_counted_alone};
 pub use self::prepared::{KnownKeys, Limiters, OwnQuotas, PreparedPolicy, Registry, WeakPolicy};
 pub(crate) use self::prepared::{SuspensionBuckets, make_room, name_taken};
 pub use crate::algorithm::Inherit;

@@ -79,7 +79,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-pub use self::outage::{OutageAnswer, decide_in_outage, or_by_policy};
+pub use self::outage::or_by_policy;
+#[doc(hidden)]
+pub use self::outage::{OutageAnswer, decide_in_outage};
 pub(crate) use self::outage::{ask_by_policy, assumed};
 use super::decision::Decision;
 use super::error::{StoreError, StoreErrorKind};
@@ -356,11 +358,13 @@ impl<Own> fmt::Debug for Within<Own> {
 }
 
 /// The asks that one place has decided, and its decision.
+#[doc(hidden)]
 pub type DecidedPart<A> = (A, Decision);
 
 /// The answers of places that were asked one after the other.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "it is a pair with names")]
+#[doc(hidden)]
 pub struct AskedInTurn<A> {
     /// The parts that have passed, in the order in which they were asked. Give back their units if another part did not pass.
     pub passed: Vec<DecidedPart<A>>,
@@ -373,6 +377,7 @@ pub struct AskedInTurn<A> {
 ///
 /// # Cancel safety
 /// If the future is dropped, units that places have spent stay spent: run it [to its end](DecisionFuture::begun).
+#[doc(hidden)]
 pub async fn ask_in_turn<A>(
     parts: impl IntoIterator<Item = A>,
     mut ask: impl FnMut(&mut A, &[DecidedPart<A>]) -> DecisionFuture,
@@ -398,6 +403,7 @@ pub async fn ask_in_turn<A>(
 ///
 /// # Cancel safety
 /// If it is dropped, each place continues or stops as its own future says; run it [to its end](DecisionFuture::begun) for reports.
+#[doc(hidden)]
 pub async fn ask_at_once<A>(begun: Vec<(A, DecisionFuture)>) -> Result<Vec<DecidedPart<A>>, StoreError> {
     let (mut parts, mut failed) = (Vec::with_capacity(begun.len()), None);
     for (asks, answer) in begun {
