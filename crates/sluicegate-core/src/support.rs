@@ -76,6 +76,9 @@ macro_rules! debug_as {
 
 /// The setters of a builder that assign the field of their name: `keys(keys: usize);` as it is, `clock(clock: impl Clock) =>
 /// Arc::new(clock);` as another value. A first line `const;` makes them constant functions.
+///
+/// With the name of the type in front, all changes that are one statement: `Builder pub fn keys(it, keys: usize) { it.settings.keys = keys }`,
+/// and for a small value in registers `small Ask<'a> fn of(it, receipt: &'a Receipt) { it.receipt = Some(receipt) }`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {
@@ -86,21 +89,6 @@ macro_rules! setters {
             self
         })*
     };
-    ($($(#[$doc:meta])* $field:ident($given:ident: $type:ty) $(=> $value:expr)?;)*) => {
-        $($(#[$doc])*
-        pub fn $field(mut self, $given: $type) -> Self {
-            self.$field = $crate::setters!(@ $given $($value)?);
-            self
-        })*
-    };
-    (@ $given:ident) => { $given };
-    (@ $given:ident $value:expr) => { $value };
-}
-
-/// Writes setters of a builder, or of a small value in registers. `it` is what each of them changes and returns.
-#[doc(hidden)]
-#[macro_export]
-macro_rules! setters {
     ($of:ident $(<$life:lifetime>)? $($(#[$meta:meta])* pub fn $name:ident($it:ident $(, $value:ident: $type:ty)*) $change:block)+) => {
         impl $(<$life>)? $of $(<$life>)? {$(
             $(#[$meta])*
@@ -114,6 +102,15 @@ macro_rules! setters {
     (small $of:ident $(<$life:lifetime>)? $($(#[$meta:meta])* fn $name:ident $args:tt $change:block)+) => {
         $crate::setters! { $of $(<$life>)? $($(#[$meta])* #[inline] #[must_use] pub fn $name $args $change)+ }
     };
+    ($($(#[$doc:meta])* $field:ident($given:ident: $type:ty) $(=> $value:expr)?;)*) => {
+        $($(#[$doc])*
+        pub fn $field(mut self, $given: $type) -> Self {
+            self.$field = $crate::setters!(@ $given $($value)?);
+            self
+        })*
+    };
+    (@ $given:ident) => { $given };
+    (@ $given:ident $value:expr) => { $value };
 }
 
 /// A random number from the system's source, which seeds hashers.
