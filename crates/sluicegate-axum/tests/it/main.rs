@@ -3,7 +3,6 @@
 
 mod agreement;
 mod conditional;
-mod connect_info;
 mod decided;
 mod default_limit;
 mod doors;

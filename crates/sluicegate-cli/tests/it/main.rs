@@ -152,17 +152,6 @@ fn explain_needs_no_room_for_the_keys_of_a_service() {
 }
 
 #[test]
-fn explain_says_which_condition_failed_and_which_rule_of_a_group_applies() {
-    let look = |method| {
-        printed(&run(&["explain", "--rules", "rules.yaml", method, "/login", "--peer", "203.0.113.9"]))
-    };
-    let text = look("GET");
-    assert!(text.contains("\n  login: not asked: method is GET, the rule wants POST\n"), "{text}");
-    let text = look("POST");
-    assert!(text.contains("\n  rest: not asked: of group endpoint, rule login applies\n"), "{text}");
-}
-
-#[test]
 fn explain_as_json_has_a_shape_with_a_version() {
     let arguments = ["explain", "--rules", "rules.yaml", "GET", "/", "--peer", "203.0.113.9", "--json"];
     let output = run(&arguments);
@@ -180,27 +169,6 @@ fn explain_as_json_has_a_shape_with_a_version() {
             "stands": [{ "capacity": 60, "remaining": 60, "room_after_ms": 0, "reset_after_ms": 0 }],
         })
     );
-}
-
-#[test]
-fn explain_says_which_permit_a_request_needs_and_under_which_key() {
-    let look =
-        |more: &[&str]| run(&[&["explain", "--rules", "permits.yaml", "GET", "/report"], more].concat());
-    let text = printed(&look(&["--peer", "203.0.113.9"]));
-    let line = "  report: takes a permit of reports for 203.0.113.9; 2 of 2 left, waits up to 10s\n";
-    assert!(text.ends_with(line), "{text}");
-    let permit = |more: &[&str]| -> serde_json::Value {
-        let mut document: serde_json::Value = serde_json::from_slice(&look(more).stdout).expect("it is JSON");
-        document["rules"][0]["in_flight"].take()
-    };
-    assert_eq!(
-        permit(&["--peer", "203.0.113.9", "--json"]),
-        serde_json::json!({
-            "name": "reports", "permits": 2, "shared": false, "wait_ms": 10_000, "asks": { "key": "203.0.113.9", "remaining": 2 },
-        })
-    );
-    let refused = permit(&["--json"]);
-    assert!(refused["why_not"].as_str().is_some_and(|why| why.contains("refused with 401")), "{refused}");
 }
 
 #[test]
@@ -308,24 +276,6 @@ fn replay_says_what_the_rules_would_have_done() {
 }
 
 #[test]
-fn replay_learns_no_limit_from_what_is_left_out() {
-    let log = LOG.repeat(9) + &LOG.replace("192.0.2.7", "198.51.100.7").repeat(90);
-    let learned = |arguments: &[&str]| {
-        let said = replay(&log, &[&["--json", "--suggest", "0%"], arguments].concat());
-        let object: serde_json::Value = serde_json::from_str(&said[2..]).expect("it is JSON");
-        assert_eq!(object["unusual"], serde_json::json!([]));
-        object["rules"][0]["suggestion"]["limit"]
-            .as_u64()
-            .map(|limit| (limit, object["rules"].as_array().map_or(0, Vec::len)))
-    };
-    let all = learned(&[]).expect("there is one");
-    let rest = learned(&["--without-network", "198.51.100.0/24", "--humans"]).expect("there is one");
-    assert!(rest.0 < all.0, "{rest:?} {all:?}");
-    assert_eq!(learned(&["--without", "2015-05-17T10:05..2015-05-17T10:06"]), None);
-    assert_eq!(learned(&["--groups", "--reject-unusual", "50%"]), Some((all.0, 3 * all.1)));
-}
-
-#[test]
 fn replay_fails_a_pipeline_if_more_is_rejected_than_may_be() {
     let log = LOG.repeat(9);
     assert!(replay(&log, &["--fail-above", "10%"]).starts_with("3\n"));
@@ -366,16 +316,4 @@ fn replay_of_a_log_that_it_does_not_understand_fails() {
     );
     let hidden = replay(LOG, &["--format", "json", "--hide-keys"]);
     assert!(hidden.starts_with("2\n") && !hidden.contains("192.0.2.7"), "{hidden}");
-}
-
-/// The places of fields are said one by one.
-#[test]
-fn replay_reads_the_fields_of_anyones_json() {
-    let log = "{\"ts\":\"2015-05-17 12:05:03\",\"req\":{\"ip\":\"192.0.2.7\",\"to\":\"/login\",\"how\":\"POST\"}}\n";
-    let fields = ["time=.ts", "client=.req.ip", "url=.req.to", "method=.req.how"];
-    let fields = fields.iter().flat_map(|field| ["--field", field]);
-    let said = replay(log, &fields.chain(["--zone", "+02:00"]).collect::<Vec<_>>());
-    assert!(said.starts_with("0\n") && said.contains("from 2015-05-17 10:05:03"), "{said}");
-    let said = replay(log, &["--field", "when=.ts"]);
-    assert!(said.starts_with("1\n\"when\" is no field: use time, begin"), "{said}");
 }

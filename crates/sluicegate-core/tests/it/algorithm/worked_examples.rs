@@ -1,11 +1,9 @@
 //! Examples that can be done in one's head: those that the design names, and what each verb does.
 
 use sluicegate_core::algorithm::{Anchor, Drain};
-use sluicegate_core::limiter::check_all;
-use sluicegate_core::store::Mode;
-use sluicegate_core::{Algorithm, Key, Outcome, Policy, Quota};
+use sluicegate_core::{Algorithm, Outcome, Policy, Quota};
 
-use crate::support::{ALL, START, answer, limiter, ms, secs, store, us};
+use crate::support::{START, answer, limiter, ms, secs, store, us};
 
 #[test]
 fn sixty_per_second_is_sixty_a_second() {
@@ -63,35 +61,6 @@ fn a_queue_keeps_its_rate_however_odd_the_spacing() {
             assert_eq!(answer(queue.check("k")).delay(), exact, "turn {turn} at {rate}/s");
         }
     }
-}
-
-#[test]
-fn the_same_bucket_twice_in_one_call_is_spent_from_twice() {
-    for algorithm in ALL {
-        let (store, _) = store();
-        let limiter = limiter(&store, "twin", algorithm, Quota::per_minute(5));
-        let key = Key::from("k");
-        let twice = |a, b| answer(check_all([limiter.check(&key).cost(a), limiter.check(&key).cost(b)]));
-        assert_eq!(twice(3, 3).outcome(), Outcome::Impossible, "{algorithm}: six never fit into five");
-        assert!(twice(2, 1).is_allowed(), "{algorithm}");
-        assert_eq!(twice(2, 1).outcome(), Outcome::Denied, "{algorithm}: two are left, not three");
-        assert_eq!(answer(limiter.peek(&key)).remaining(), 2, "{algorithm}");
-        assert!(twice(1, 1).is_allowed(), "{algorithm}");
-        assert_eq!(answer(limiter.peek(&key)).remaining(), 0, "{algorithm}");
-    }
-}
-
-#[test]
-fn a_peek_beside_a_spend_can_refuse_it() {
-    let (store, _) = store();
-    let guard = limiter(&store, "guard", Algorithm::Gcra, Quota::per_minute(1));
-    let spent = limiter(&store, "spent", Algorithm::Gcra, Quota::per_minute(5));
-    let key = Key::from("k");
-    let ask = || answer(check_all([guard.check(&key).mode(Mode::Peek), spent.check(&key)]));
-    assert!(ask().is_allowed() && ask().is_allowed(), "a peek spends nothing of the guard");
-    let _ = answer(guard.check(&key));
-    assert_eq!(ask().outcome(), Outcome::Denied);
-    assert_eq!(answer(spent.peek(&key)).remaining(), 3);
 }
 
 /// Once, `7/week` ended on Thursdays, and `7/week in UTC` on Mondays.

@@ -112,18 +112,6 @@ fn a_key_is_handed_over_once_and_then_lives_under_the_new_policy() {
 }
 
 #[test]
-fn a_reset_of_a_key_that_was_not_handed_over_yet_forgets_it_too() {
-    for algorithm in ALL {
-        let (store, _) = store();
-        let limiter = limiter(&store, "p", algorithm, Quota::per_hour(10));
-        let _ = answer(limiter.charge("k", 6));
-        limiter.replace(policy(algorithm, Quota::per_hour(20)), Inherit::AsIs).expect("it fits");
-        let _ = answer(limiter.reset("k"));
-        assert_eq!(remaining(&limiter, "k"), 20, "{algorithm}");
-    }
-}
-
-#[test]
 fn what_was_spent_before_counts_as_long_as_if_it_had_been_spent_under_the_new_policy() {
     for algorithm in ALL {
         let (store, clock) = store();
@@ -135,19 +123,6 @@ fn what_was_spent_before_counts_as_long_as_if_it_had_been_spent_under_the_new_po
             clock.set(START + secs(seconds));
             assert_eq!(remaining(&limiter, "k"), left, "{algorithm} after {seconds} s");
         }
-    }
-}
-
-#[test]
-fn a_debt_of_the_old_policy_is_remembered_as_long_as_it_lasts() {
-    for algorithm in ALL {
-        let (store, clock) = store();
-        let limiter = limiter(&store, "p", algorithm, Quota::per_minute(10));
-        let _ = answer(limiter.charge("k", 19));
-        limiter.replace(policy(algorithm, Quota::per_day(10)), Inherit::AsIs).expect("it fits");
-        clock.set(START + secs(59));
-        assert_eq!(remaining(&limiter, "k"), 0, "{algorithm}");
-        assert!(!answer(limiter.check("k")).is_allowed(), "{algorithm}");
     }
 }
 

@@ -48,20 +48,6 @@ fn fifty_of_a_hundred_stay_fifty_of_anything() {
     }
 }
 
-#[test]
-fn a_key_drains_by_the_new_rate_from_the_replacement_on_whenever_it_is_asked_for() {
-    for how in [Inherit::Spent, Inherit::AsIs, Inherit::Proportional] {
-        let (store, clock) = store();
-        let limiter = limiter(&store, "p", Algorithm::Gcra, Quota::per_minute(10));
-        let _ = answer(limiter.check("k").cost(10));
-        replace_by(&limiter, Policy::gcra("p", "10/h"), how);
-        clock.advance(secs(30));
-        assert_eq!(answer(limiter.peek("k")).remaining(), 0, "{how:?}");
-        clock.advance(secs(331));
-        assert_eq!(answer(limiter.peek("k")).remaining(), 1, "{how:?}");
-    }
-}
-
 /// The arrival time must not be carried: 40 of 250 random pairs were over, by up to 32 units.
 #[test]
 fn the_level_of_a_bucket_goes_on_by_the_new_rate_to_the_part_of_a_unit() {

@@ -243,37 +243,3 @@ async fn the_next_request_waits_for_few_of_those_that_a_client_opens_and_aborts(
         }
     }
 }
-
-/// The part of the limit that is used where 70 % of the requests leave; with a turn lost whenever another one stood behind
-/// it, it was 32 %.
-#[tokio::test(start_paused = true)]
-async fn most_of_the_limit_is_used_where_most_requests_leave() {
-    let hour = 3_600;
-    for algorithm in [Algorithm::Gcra, Algorithm::SlidingLog, Algorithm::SlidingCounter] {
-        let (store, mut random) = (store(), Random::new(11));
-        let limiter = Policy::builder("mail", algorithm, "60/min").on(&store).unwrap();
-        let used = Arc::new(Mutex::new(0));
-        for second in 0..hour {
-            // Three times what the limit lets pass, in requests of one to three units.
-            for _ in 0..1 + second % 2 {
-                let cost = 1 + random.below(3);
-                let decision = limiter.check("ada").cost(cost).reserve(secs(20)).await.unwrap();
-                let limit = [(limiter.clone(), Key::from("ada"), cost)];
-                if !decision.is_allowed() {
-                    continue;
-                }
-                let turn = Turn::new(decision, limit);
-                let patience = if random.below(10) < 7 { random.below(20_000) } else { 600_000 };
-                let used = Arc::clone(&used);
-                tokio::spawn(async move {
-                    if tokio::time::timeout(Duration::from_millis(patience), turn).await.is_ok() {
-                        *used.lock().unwrap() += cost;
-                    }
-                });
-            }
-            tokio::time::sleep(secs(1)).await;
-        }
-        let used = *used.lock().unwrap() * 100 / hour;
-        assert!((52..=102).contains(&used), "{algorithm}: {used} %");
-    }
-}

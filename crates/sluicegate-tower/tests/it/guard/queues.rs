@@ -100,24 +100,6 @@ async fn clones_of_a_layer_and_their_services_have_one_queue() {
     assert_eq!(layer.waiting(), 0, "a call that is dropped leaves the queue");
 }
 
-#[tokio::test(start_paused = true)]
-async fn ten_thousand_calls_wait_by_default() {
-    let policy = || Policy::gcra("jobs", "1000/s burst 1").wait_up_to(Duration::from_secs(60));
-    let calls = CallLimitLayer::new(limiter(policy()), host);
-    let mut service = calls.layer(service_fn(ok));
-    let mut waiting: Vec<_> = (0..=10_000).map(|_| service.call(to("a"))).collect();
-    assert_eq!(calls.waiting(), 10_000);
-    assert!(matches!(service.call(to("a")).await, Err(CallError::QueueFull(_))));
-    // From the back, so that nobody has to move up.
-    while waiting.pop().is_some() {}
-    let outgoing = OutgoingLayer::new().limit(limiter(policy()));
-    let mut client = outgoing.layer(service_fn(ok));
-    let mut waiting: Vec<_> = (0..=10_000).map(|_| client.call(to("a"))).collect();
-    assert_eq!(outgoing.waiting(), 10_000);
-    assert!(matches!(client.call(to("a")).await, Err(CallError::QueueFull(_))));
-    while waiting.pop().is_some() {}
-}
-
 /// A server that answers each call with 429 and ten seconds.
 fn full(_: Request<()>) -> Ready<Result<Response<()>, Infallible>> {
     let response = Response::builder().status(429).header("retry-after", "10").body(()).unwrap();

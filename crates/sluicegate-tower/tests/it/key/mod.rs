@@ -1,7 +1,6 @@
 //! Whose bucket a request is: every input that could make one client count as another, or as many.
 
 mod address;
-mod advisories;
 mod configuration;
 mod credentials;
 mod growth;

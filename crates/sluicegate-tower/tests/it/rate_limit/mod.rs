@@ -4,7 +4,6 @@ mod combinations;
 mod crowd;
 mod giving_back;
 mod inputs;
-mod leaving;
 pub(crate) mod meter;
 mod meter_reach;
 mod modes;

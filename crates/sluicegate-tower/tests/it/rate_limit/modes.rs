@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
-use sluicegate_core::error::StoreErrorKind;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::PolicyMode;
-use sluicegate_core::{OnOutage, Policy, RateLimiter};
-use sluicegate_tests::around::failing;
+use sluicegate_core::{Policy, RateLimiter};
 use sluicegate_tower::key::{Extraction, HeaderKey, OnMissingKey, RequestView, extract_fn};
 use sluicegate_tower::limits::{Choose, Group, Limits, Tiers, WouldBe};
 use sluicegate_tower::{Limit, Meter};
@@ -55,27 +53,6 @@ async fn beside_one_that_is_off_the_others_are_enforced_and_shown() {
         assert_eq!(described(&response, "ratelimit-policy").unwrap().len(), 1);
         assert_eq!(handler.last_seen().unwrap().policies.len(), 1);
     }
-    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);
-}
-
-#[tokio::test]
-async fn a_limit_goes_from_mode_to_mode_at_run_time_and_its_keys_stay_as_they_were() {
-    let (store, _) = store();
-    let api = on(&store, Policy::gcra("api", "2/min"));
-    let layer = all_fields(by_header(api.clone())).build().unwrap();
-    let service = layer.layer(Handler::default());
-    send(&service, from("ada")).await;
-    let modes = [PolicyMode::Enforce, PolicyMode::Shadow, PolicyMode::Off];
-    for (from_mode, to_mode) in modes.into_iter().flat_map(|from| modes.map(|to| (from, to))) {
-        put(&api, from_mode);
-        put(&api, to_mode);
-        let shown = number(&send(&service, from("bob")).await, "x-ratelimit-remaining");
-        assert_eq!(shown, (to_mode == PolicyMode::Enforce).then_some(1), "{from_mode} {to_mode}");
-        put(&api, PolicyMode::Enforce);
-        assert_eq!(answer(api.peek("ada")).remaining(), 1, "{from_mode} {to_mode}");
-        let _ = answer(api.reset("bob"));
-    }
-    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
     assert_eq!(send(&service, from("ada")).await.status(), StatusCode::TOO_MANY_REQUESTS);
 }
 
@@ -135,15 +112,6 @@ async fn a_tier_may_be_off_while_others_are_enforced() {
         statuses.push(send(&service, from(key)).await.status().as_u16());
     }
     assert_eq!(statuses, [200, 200, 200, 429]);
-}
-
-#[tokio::test]
-async fn a_store_that_is_down_refuses_nothing_for_a_policy_that_is_off() {
-    let store = failing(StoreErrorKind::Unavailable, false);
-    let policy = Policy::gcra("api", "1/min").on_outage(OnOutage::Deny).mode(PolicyMode::Off);
-    let limit = by_header(policy.on(store).unwrap());
-    let service = all_fields(limit).build().unwrap().layer(Handler::default());
-    assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
 }
 
 #[tokio::test]

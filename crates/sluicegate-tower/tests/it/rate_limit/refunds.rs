@@ -11,8 +11,7 @@ use sluicegate_tower::rate_limit::Decided;
 use tower::{Layer, Service, service_fn};
 
 use crate::support::{
-    Body, all_fields, answer, assert_no_duplicates, by_header, described, fields, layer, number, on, reading,
-    send, store,
+    Body, all_fields, answer, by_header, described, fields, layer, number, on, reading, send, store,
 };
 
 /// Answers with the status that the path names.
@@ -98,17 +97,6 @@ async fn a_store_that_answers_late_gives_back_without_making_the_response_wait()
     let response = send(&service, asking_for(200)).await;
     assert_eq!(number(&response, "x-ratelimit-remaining"), Some(1), "what is known when it is sent");
     assert_eq!(login.peek("ada").await.unwrap().remaining(), 2);
-}
-
-#[tokio::test]
-async fn a_refund_inside_shows_in_the_merged_fields_outside() {
-    let (store, _) = store();
-    let inner =
-        all_fields(failures(on(&store, Policy::gcra("login", "2/min")))).build().unwrap().layer(echo());
-    let service = layer(&store, "outer", "10/min").layer(inner);
-    let response = send(&service, asking_for(200)).await;
-    assert_no_duplicates(&response);
-    assert_eq!(fields(&response)[1], r#"ratelimit: "outer";r=9;t=6, "login";r=2"#);
 }
 
 #[tokio::test]

@@ -8,12 +8,11 @@ use http::{Request, Response, StatusCode};
 use sluicegate_core::algorithm::{Anchor, Refill};
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::{Algorithm, Policy, RateLimiter};
-use sluicegate_tower::call::CallLimitLayer;
 use sluicegate_tower::{Meter, RateLimitLayer};
-use tower::{Layer, Service, ServiceExt};
+use tower::{Layer, Service};
 
 use crate::rate_limit::meter::{left, metered};
-use crate::support::{Body, Handler, by_header, from, on, send, service, store};
+use crate::support::{Body, by_header, from, on, send, store};
 
 const WINDOWS_AND_BUCKETS: [Algorithm; 5] = [
     Algorithm::Gcra,
@@ -22,33 +21,6 @@ const WINDOWS_AND_BUCKETS: [Algorithm; 5] = [
     Algorithm::SlidingLog,
     Algorithm::TokenBucket(Refill::Interval),
 ];
-
-/// 5 of 5 were spent, the policy became 6/min through one handle, and 5 more passed through the other.
-#[tokio::test]
-async fn a_replacement_is_seen_by_every_layer_and_call() {
-    for algorithm in WINDOWS_AND_BUCKETS {
-        for replaces in 0..4 {
-            let (store, _) = store();
-            let policy = || Policy::builder("p", algorithm, "5/min");
-            let handles = [(); 4].map(|()| on(&store, policy()));
-            let [first, second, third, _] = handles.clone();
-            let (first, second) = (service(by_header(first)).0, service(by_header(second)).0);
-            let calls = CallLimitLayer::new(third, |_: &Request<()>| "ada").layer(Handler::default());
-            for _ in 0..5 {
-                assert_eq!(send(&first, from("ada")).await.status(), StatusCode::OK);
-            }
-            let wider = Policy::builder("p", algorithm, "6/min").build().unwrap();
-            handles[replaces].replace(wider, Inherit::Spent).unwrap();
-            let mut passed = 0;
-            for _ in 0..3 {
-                passed += usize::from(calls.clone().oneshot(from("ada")).await.is_ok());
-                passed += usize::from(send(&second, from("ada")).await.status() == StatusCode::OK);
-                passed += usize::from(send(&first, from("ada")).await.status() == StatusCode::OK);
-            }
-            assert_eq!(passed, 1, "{algorithm}, replaced through handle {replaces}");
-        }
-    }
-}
 
 /// The meters of the requests that a service was asked.
 pub(crate) type Meters = Arc<Mutex<Vec<Meter>>>;
@@ -67,27 +39,6 @@ pub(crate) fn keeping_meters(
         async {}
     }));
     (service, meters)
-}
-
-#[tokio::test]
-async fn a_request_from_before_a_reset_by_replacement_gives_nothing_back_to_the_new_bucket() {
-    for algorithm in WINDOWS_AND_BUCKETS {
-        for new in ["100/min", "50/min", "100/h"] {
-            let (store, _) = store();
-            let limiter = on(&store, Policy::builder("tokens", algorithm, "100/min"));
-            let (service, meters) = keeping_meters(&limiter, 10);
-            send(&service, from("ada")).await;
-            let policy = Policy::builder("tokens", algorithm, new).build().unwrap();
-            limiter.replace(policy, Inherit::Reset).unwrap();
-            for _ in 0..5 {
-                assert_eq!(send(&service, from("ada")).await.status(), StatusCode::OK);
-            }
-            let before = left(&limiter);
-            let old = meters.lock().unwrap().remove(0);
-            let _ = old.settle(0).await.unwrap();
-            assert_eq!(left(&limiter), before, "{algorithm}, {new}");
-        }
-    }
 }
 
 #[tokio::test]

@@ -3,11 +3,10 @@
 use http::{Response, StatusCode};
 use sluicegate_core::{Outcome, Policy};
 use sluicegate_tests::log::Log;
-use sluicegate_tower::key::HeaderKey;
+use sluicegate_tower::RateLimitLayer;
 use sluicegate_tower::rate_limit::Decided;
 use sluicegate_tower::rate_limit::RateLimit;
 use sluicegate_tower::respond::HeaderFields;
-use sluicegate_tower::{Limit, RateLimitLayer};
 use tower::Layer;
 
 use crate::support::{
@@ -197,16 +196,6 @@ async fn a_refusal_by_a_limiter_in_two_layers_shows_the_standing_that_refused() 
     let shown = &described(&refused, "ratelimit").unwrap()[0].1;
     assert_eq!(Some(shown["r"]), number(&refused, "x-ratelimit-remaining"));
     assert!(number(&refused, "retry-after").unwrap() >= shown["t"]);
-}
-
-#[test]
-fn one_policy_twice_in_one_layer_is_refused_when_the_layer_is_made() {
-    // Headers could not tell the two apart, and with one key each request would spend twice.
-    let (store, _) = store();
-    let limiter = on(&store, Policy::gcra("api", "5/min"));
-    let by_client = Limit::new(limiter.clone()).key(HeaderKey::new("x-client").unwrap());
-    let error = all_fields(by_header(limiter)).and(by_client).build().unwrap_err();
-    assert!(error.to_string().contains("\"api\" is there twice"), "{error}");
 }
 
 /// Seen: a layer that leaves nothing in extensions was counted twice in silence.

@@ -1,6 +1,6 @@
 //! The bodies of refusals, for those who asked for another one than the default.
 
-use http::{Request, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use sluicegate_core::Policy;
@@ -77,29 +77,4 @@ async fn a_refusal_without_a_decision_has_words_and_no_numbers() {
     assert_eq!(denied, wordy("requests like this one are not accepted"));
     let costly = object(send(&service, from("ada")).await).await;
     assert_eq!((&costly["limit"], &costly["retryAfterSeconds"]), (&json!(2), &Value::Null));
-}
-
-#[tokio::test]
-async fn a_client_that_likes_text_better_than_json_gets_a_line_of_it() {
-    let (store, _) = store();
-    let limit = by_header(on(&store, Policy::gcra("api", "1/min")));
-    let service = RateLimitLayer::new(limit).layer(Handler::default());
-    send(&service, from("ada")).await;
-    let accepting =
-        |accept: &str| Request::get("/").header("x-key", "ada").header("accept", accept).body(()).unwrap();
-    // The first is a browser's, which was shown JSON.
-    for accept in [
-        "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
-        "text/html, image/*",
-        "text/html;q=1, */*;q=0",
-    ] {
-        let refused = send(&service, accepting(accept)).await;
-        assert_eq!(refused.headers()["content-type"], "text/plain; charset=utf-8");
-        assert_eq!(fields(&refused).len(), 7, "the fields are those of every refusal");
-        assert_eq!(text(refused).await, "Too many requests: try again in 60 s\n");
-    }
-    for accept in ["text/html, */*", "application/json, text/plain, */*", "application/json", "image/png"] {
-        let refused = send(&service, accepting(accept)).await;
-        assert_eq!(refused.headers()["content-type"], "application/problem+json", "{accept}");
-    }
 }
