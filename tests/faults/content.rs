@@ -3,10 +3,6 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use sluicegate_core::store::DecidedBy;
-use sluicegate_core::{MemoryStore, Policy, RateLimiter};
-use sluicegate_redis::RedisStore;
-use sluicegate_resilient::Resilient;
 use sluicegate_tests::servers::{Server, run};
 
 use crate::harness::{Excuse, NOTHING, Setup};
@@ -38,36 +34,6 @@ fn f60_foreign_values_are_fresh_keys_and_trip_nothing() {
     let findings = rig.finish(Excuse { losses: 6, unnoticed: true, ..NOTHING });
     findings.stayed_closed();
     assert_eq!((findings.status.unavailable, findings.status.protocol), (0, 0), "{:?}", findings.status);
-}
-
-/// Spends all of one key, and then lets ten times as many others come as there is room for.
-async fn stays_limited(limiter: &RateLimiter, basis: DecidedBy) {
-    while limiter.check("mallory").await.unwrap().is_allowed() {}
-    for key in 0..10_000 {
-        let decision = limiter.check(format!("flood-{key}")).await.unwrap();
-        assert!(decision.decided_by() == basis);
-    }
-    let decision = limiter.check("mallory").await.unwrap();
-    assert!(!decision.is_allowed() && decision.decided_by() == basis);
-}
-
-fn small() -> MemoryStore {
-    MemoryStore::builder().table_size(1_000).build().unwrap()
-}
-
-#[tokio::test]
-async fn b70_a_flood_of_keys_does_not_wash_away_a_limited_one() {
-    let limiter = Policy::gcra("flooded", "20/h").on(Resilient::new(small())).unwrap();
-    stays_limited(&limiter, DecidedBy::Store).await;
-}
-
-#[tokio::test]
-async fn b71_nor_does_it_in_the_fallback() {
-    let absent = RedisStore::connect(&Server::reserve(&[]).url()).unwrap();
-    let store = Resilient::builder(&absent).fallback(small()).build().unwrap();
-    let limiter = Policy::gcra("flooded", "20/h").on(&store).unwrap();
-    stays_limited(&limiter, DecidedBy::Fallback).await;
-    assert!(store.status().fallback_decisions > 10_000);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use sluicegate_simulator::{Admission, Law, Loss};
 use sluicegate_tests::process::begin_again;
 use sluicegate_tests::servers::eventually;
 
-use crate::instance::SETUP;
+use crate::fleet::instance::SETUP;
 
 /// What the instances of a test are.
 #[derive(Clone, Copy)]
@@ -77,7 +77,7 @@ impl Crowd {
         let Setup { wrap, algorithm, quota, rate, keys } = setup;
         let setup =
             format!("url={url};wrap={wrap};algorithm={algorithm};quota={quota};rate={rate};keys={keys}");
-        let test = "instance::an_instance_serves_until_its_input_ends";
+        let test = "fleet::instance::an_instance_serves_until_its_input_ends";
         let mut child = begin_again(test, [(SETUP, OsStr::new(&setup))]);
         let output = BufReader::new(child.stdout.take().unwrap());
         let (said, instance) = (Arc::clone(&self.said), self.members.len());

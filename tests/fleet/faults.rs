@@ -5,7 +5,7 @@ use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::Sentinels;
 use sluicegate_tests::servers::eventually;
 
-use crate::crowd::{ALL, Crowd, Setup, losing, now_us, pass};
+use crate::fleet::crowd::{ALL, Crowd, Setup, losing, now_us, pass};
 
 /// Of a bucket and of a window.
 const BOTH: [Setup<'_>; 2] = [ALL, Setup { algorithm: "fixed-window", quota: "120/2s", ..ALL }];

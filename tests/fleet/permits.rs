@@ -15,7 +15,7 @@ use sluicegate_tests::servers::skewed::Skewed;
 use sluicegate_tests::servers::{Server, eventually, run};
 use tokio::time::sleep;
 
-use crate::crowd::{now_us, pass};
+use crate::fleet::crowd::{now_us, pass};
 
 /// The variable that tells a process where the server is.
 const URL: &str = "SLUICEGATE_PERMITS";
@@ -92,7 +92,7 @@ impl Fleet {
     }
 
     fn join(&mut self, url: &str, instance: usize) {
-        let test = "permits::an_instance_works_under_shared_permits_until_it_is_killed";
+        let test = "fleet::permits::an_instance_works_under_shared_permits_until_it_is_killed";
         let mut child = begin_again(test, [(URL, OsStr::new(url))]);
         let output = BufReader::new(child.stdout.take().unwrap());
         let pieces = Arc::clone(&self.pieces);
@@ -205,10 +205,10 @@ impl Drop for Fleet {
     }
 }
 
-/// When permits that are out are claimed again, after the server has forgotten them: a third of the lease, and a second for machines that
+/// When permits that are out are claimed again, after the server has forgotten them: a third of the lease, and two seconds for machines that
 /// are busy.
 fn renewed_by(forgotten_us: u64) -> u64 {
-    forgotten_us + u64::try_from(LEASE.as_micros()).unwrap() / 3 + 1_000_000
+    forgotten_us + u64::try_from(LEASE.as_micros()).unwrap() / 3 + 2_000_000
 }
 
 /// Notes what an instance says: the first may stand behind what the test binary says of itself.

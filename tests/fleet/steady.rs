@@ -2,7 +2,7 @@
 
 use sluicegate_tests::servers::Server;
 
-use crate::crowd::{ALL, Crowd, Setup, now_us, pass};
+use crate::fleet::crowd::{ALL, Crowd, Setup, now_us, pass};
 
 /// The quota is used up, and not by more than its algorithm allows.
 fn share(setup: Setup<'_>) {
@@ -15,7 +15,8 @@ fn share(setup: Setup<'_>) {
     let seconds = (now_us() - from_us) as f64 / 1e6;
     crowd.check(&[]);
     let limit = 60.0 * seconds;
-    let popular = |said: &&crate::crowd::Said| said.key == 0 && said.is_allowed && said.from_us >= from_us;
+    let popular =
+        |said: &&crate::fleet::crowd::Said| said.key == 0 && said.is_allowed && said.from_us >= from_us;
     let of_one = crowd.said().iter().filter(popular).count() as f64;
     assert!(of_one >= 0.9 * limit, "{of_one} of {limit}, {admitted} in all");
     let local = crowd.said().iter().filter(|one| ["Lease", "Cache"].contains(&one.by.as_str())).count();

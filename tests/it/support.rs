@@ -78,6 +78,15 @@ impl Client {
     }
 }
 
+/// Of two requests at once, the response of the one that comes to its turn first; the client of the other leaves then.
+pub(crate) async fn first_of_two(server: SocketAddr, method: Method, path: &str) -> Response<Bytes> {
+    let (mut one, mut other) = (Client::connect(server).await, Client::connect(server).await);
+    tokio::select! {
+        response = one.send(method.clone(), path) => response,
+        response = other.send(method, path) => response,
+    }
+}
+
 /// The response with all of its body.
 pub(crate) async fn whole(response: Response<Incoming>) -> Response<Bytes> {
     let (parts, body) = response.into_parts();

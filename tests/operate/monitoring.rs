@@ -22,8 +22,8 @@ use sluicegate_tests::servers::Server;
 use tokio::sync::{Semaphore, mpsc};
 
 use self::example::webhook::{MOST_WAITING, post_suspensions};
-use crate::alerts::assert_slow_decisions_alert;
-use crate::browser::Page;
+use crate::operate::alerts::assert_slow_decisions_alert;
+use crate::operate::browser::Page;
 use crate::support::{Client, serve};
 
 /// A server that is told of suspensions. It answers as often as it is let.

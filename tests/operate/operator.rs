@@ -11,8 +11,8 @@ use sluicegate::observed::Observed;
 use sluicegate::status::StatusPage;
 use sluicegate::{Policy, RateLimiter};
 
-use crate::browser::Page;
-use crate::status::{operator, serve, tab_to};
+use crate::operate::browser::Page;
+use crate::operate::status::{operator, serve, tab_to};
 
 /// A service with one policy for its logins, and its page.
 struct Scene {

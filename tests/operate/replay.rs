@@ -8,7 +8,7 @@ use serde_json::Value;
 use sluicegate::rules::{RulesFile, Variables};
 use sluicegate_replay::{Replay, ReplayOutcome};
 
-use crate::browser::Page;
+use crate::operate::browser::Page;
 
 const RULES: &str = r#"
 version: 1

@@ -10,7 +10,7 @@ use axum::response::Html;
 use axum::routing::get;
 use bytes::Bytes;
 use http_body_util::Full;
-use serde_json::{Value, json};
+use serde_json::json;
 use sluicegate::key::{HeaderKey, KeyKind, PeerAddr, RequestView};
 use sluicegate::limits::{Limits, LimitsHandle, path_in};
 use sluicegate::observed::Observed;
@@ -21,7 +21,7 @@ use sluicegate::{Key, KeyExtractor, Limit, PeerIp, Policy, RateLimiter};
 use tokio::net::TcpListener;
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::browser::Page;
+use crate::operate::browser::Page;
 
 const SCRIPT: &str = "<script>window.pwned=1</script><img src=x onerror=window.pwned=1>";
 const PLANTED: &str = "sk_live_51Hx7planted";
@@ -327,29 +327,6 @@ async fn a_key_near_the_end_of_its_budget_is_looked_up_by_keyboard_alone_with_sc
 }
 
 #[tokio::test]
-async fn script_in_keys_names_and_headers_stays_text() {
-    let service = service().await;
-    let mut page = operator("script").await;
-    page.open(&service.url("/status")).await;
-    let elements = "document.querySelectorAll('script, img, iframe').length";
-    assert_eq!((page.value_of(elements).await, page.value_of("window.pwned").await), (json!(0), Value::Null));
-    assert!(page.text().await.contains(SCRIPT), "it is shown as it is");
-    // The tenant is a name, which a look-up shows: a request with the same header finds it.
-    let form = "document.querySelector('form.look-up')";
-    page.value_of(&format!("{form}.querySelector('textarea').value = 'x-tenant: ' + {}", json!(SCRIPT)))
-        .await;
-    page.value_of(&format!("{form}.querySelector('button').click()")).await;
-    assert_eq!(page.loaded().await, 200);
-    assert_eq!((page.value_of(elements).await, page.value_of("window.pwned").await), (json!(0), Value::Null));
-    // What a page that forgot to escape would run is not run by the browser.
-    page.value_of(
-        "document.body.append(Object.assign(document.createElement('script'), {text: 'window.pwned = 1'}))",
-    )
-    .await;
-    assert_eq!(page.value_of("window.pwned").await, Value::Null);
-}
-
-#[tokio::test]
 async fn foreign_pages_can_neither_send_a_form_nor_frame_the_page() {
     let service = service().await;
     let remaining = async || service.login.peek(Ipv4Addr::new(203, 0, 113, 9)).await.unwrap().remaining();
@@ -385,18 +362,5 @@ async fn foreign_pages_can_neither_send_a_form_nor_frame_the_page() {
     // And without a token it does not.
     page.value_of("document.querySelectorAll('[name=token]').forEach(field => field.remove())").await;
     page.value_of("document.querySelector('form.look-up button').click()").await;
-    assert_eq!(page.loaded().await, 403);
-}
-
-#[tokio::test]
-async fn a_page_without_a_guard_has_no_forms_and_refuses_those_that_are_made() {
-    let service = service().await;
-    let mut page = Page::new("open").await;
-    assert_eq!(page.open(&service.url("/status")).await, 403);
-    assert_eq!(page.open(&service.url("/open")).await, 200);
-    assert_eq!(page.value_of("document.querySelectorAll('form, button, input').length").await, 0);
-    assert!(page.text().await.contains("read-only"));
-    let form = "document.body.innerHTML = '<form method=post><input name=do value=reset></form>'; document.forms[0].submit()";
-    page.value_of(form).await;
     assert_eq!(page.loaded().await, 403);
 }

@@ -17,7 +17,7 @@ use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::persistent::Persistent;
 use tower::{Layer, Service, ServiceExt, service_fn};
 
-use crate::support::store;
+use crate::overflow::support::store;
 
 pub(crate) const SECRET: &str = "a secret of sixteen bytes, or more";
 

@@ -19,12 +19,13 @@ use sluicegate::status::StatusPage;
 use sluicegate_tests::random::Random;
 use sluicegate_tests::servers::eventually;
 use sluicegate_tests::servers::persistent::Persistent;
+use sluicegate_tests::time::Lateness;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use tower::ServiceExt;
 
-use crate::http::{Client, serve};
-use crate::support::store;
+use crate::overflow::support::store;
+use crate::support::{Client, serve};
 
 const INSTANCES: usize = 4;
 const RATE: usize = 50;
@@ -72,7 +73,8 @@ struct Visit {
     number: usize,
     came: Instant,
     polls: usize,
-    told_away: usize,
+    /// When it was last told that Redis is away.
+    told_away: Option<Instant>,
     lost: usize,
 }
 
@@ -80,7 +82,7 @@ struct Visit {
 async fn visit(servers: [SocketAddr; INSTANCES], number: usize) -> Visit {
     let mut random = Random::new(number as u64 + 1);
     let mut cookie = String::new();
-    let mut visit = Visit { number, came: Instant::now(), polls: 0, told_away: 0, lost: 0 };
+    let mut visit = Visit { number, came: Instant::now(), polls: 0, told_away: None, lost: 0 };
     while visit.polls < 100 {
         visit.polls += 1;
         let server = servers[random.index(INSTANCES)];
@@ -90,7 +92,9 @@ async fn visit(servers: [SocketAddr; INSTANCES], number: usize) -> Visit {
         }
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{body}");
         let said: Value = serde_json::from_str(&body).unwrap();
-        visit.told_away += usize::from(said["reason"] == "away");
+        if said["reason"] == "away" {
+            visit.told_away = Some(Instant::now());
+        }
         visit.lost += usize::from(said.get("lost").is_some());
         cookie = ticket.unwrap_or(cookie);
         sleep(Duration::from_secs(after.expect("a time to come back at"))).await;
@@ -114,6 +118,7 @@ async fn are_told(servers: [SocketAddr; INSTANCES]) {
 /// A sale in the middle of which Redis is killed, and comes back after a while. At most this many places may be lost with it.
 async fn survives(fsync: &str, may_lose: usize) {
     let mut redis = Persistent::start(fsync);
+    let lateness = Lateness::watch();
     let (url, entries) = (redis.server.url(), Entries::default());
     let mut servers = Vec::new();
     for _ in 0..INSTANCES {
@@ -140,13 +145,14 @@ async fn survives(fsync: &str, may_lose: usize) {
     let entries = entries.lock().unwrap();
     assert_eq!(entries.len(), VISITORS, "each has entered, and once");
     let lost: usize = visits.iter().map(|visit| visit.lost).sum();
-    let told = visits.iter().filter(|visit| visit.told_away > 0).count();
+    let told: Vec<_> = visits.iter().filter_map(|visit| visit.told_away).collect();
+    let last_told = *told.iter().max().expect("the sale went on while Redis was away");
     let mut times: Vec<Instant> = entries.iter().map(|(_, at)| *at).collect();
     times.sort_unstable();
     let shortest = times.windows(3 * RATE + 1).map(|turns| turns[3 * RATE] - turns[0]).min().unwrap();
     // A visitor that was told to come back in five seconds has missed its turn by that, and others take it meanwhile. Once all are back,
     // they enter in the order of their places.
-    let back = killed + away + Duration::from_secs(7);
+    let back = last_told + Duration::from_secs(7);
     visits.sort_by_key(|visit| visit.came);
     let entered = |visit: &Visit| entries.iter().find(|(number, _)| *number == visit.number).unwrap().1;
     let overtaken_from = |from: Instant| {
@@ -161,17 +167,17 @@ async fn survives(fsync: &str, may_lose: usize) {
     let (meanwhile, (later, overtaken)) = (overtaken_from(times[0]).1, overtaken_from(back));
     let polls: usize = visits.iter().map(|visit| visit.polls).sum();
     println!(
-        "{fsync}: away for {away:?}, {told} of {VISITORS} were told so, {lost} places lost; {} turns took {shortest:?} at least, all {:?}; \
+        "{fsync}: away for {away:?}, {} of {VISITORS} were told so, {lost} places lost; {} turns took {shortest:?} at least, all {:?}; \
          overtaken by {meanwhile:?}, and {later} that entered later by {overtaken:?}; {polls} polls",
+        told.len(),
         3 * RATE + 1,
         times[VISITORS - 1] - times[0],
     );
-    assert!(told > 0, "the sale went on while Redis was away");
     assert!(lost <= may_lose, "{lost} places are lost");
     // A turn is held until its time; a task that is woken late enters late, and the time to the next is shorter by that.
-    let late = Duration::from_millis(750);
+    let late = Duration::from_millis(750) + 4 * lateness.longest();
     assert!(shortest + late >= Duration::from_secs(3), "{} turns in {shortest:?}", 3 * RATE + 1);
-    assert!(overtaken <= Duration::from_secs(2), "{overtaken:?}");
+    assert!(overtaken <= Duration::from_millis(1_250) + late, "{overtaken:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,8 +15,8 @@ use sluicegate_tests::servers::persistent::Persistent;
 use tokio::time::sleep;
 use tower::{Layer, service_fn};
 
-use crate::deferred::{ask, deferral, echo, limit, order, send};
-use crate::support::store;
+use crate::overflow::deferred::{ask, deferral, echo, limit, order, send};
+use crate::overflow::support::store;
 
 /// The variable that tells a process of workers where the server is.
 const SERVER: &str = "SLUICEGATE_DEFERRED";
@@ -58,7 +58,7 @@ struct Workers {
 
 impl Workers {
     fn start(url: &str) -> Self {
-        let test = "killed::workers_carry_out_until_they_are_killed";
+        let test = "overflow::killed::workers_carry_out_until_they_are_killed";
         let mut child = begin_again(test, [(SERVER, OsStr::new(url))]);
         let output = BufReader::new(child.stdout.take().unwrap());
         let begun = Arc::<Mutex<Vec<String>>>::default();

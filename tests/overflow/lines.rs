@@ -18,7 +18,7 @@ use sluicegate_tests::servers::{Server, eventually};
 use sluicegate_tests::time::{START, on_the_hour};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::store;
+use crate::overflow::support::store;
 
 async fn store_by(url: &str, clock: &ManualClock) -> RedisStore {
     let store =

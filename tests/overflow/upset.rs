@@ -9,7 +9,7 @@ use sluicegate::overflow::line::{LineAnswer, LineAsk, LineChange, LineMode, Line
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::time::{START, on_the_hour};
 
-use crate::lines::lines;
+use crate::overflow::lines::lines;
 
 /// What happens to a line, after so many milliseconds.
 enum Event {

@@ -12,8 +12,9 @@ mod conformance;
 mod deny_cache;
 mod durable;
 mod first_connection;
+#[path = "../fleet/mod.rs"]
+mod fleet;
 mod foreign;
-mod groups;
 mod idle;
 mod inspect;
 mod keys;

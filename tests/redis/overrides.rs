@@ -9,7 +9,6 @@ use sluicegate_core::limiter::{OverrideErrorKind, Overrides};
 use sluicegate_core::policy::{Override, OverrideBuilder};
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
-use sluicegate_resilient::Resilient;
 use sluicegate_tests::servers::deployments::Cluster;
 use sluicegate_tests::servers::skewed::Skewed;
 use sluicegate_tests::servers::{Server, eventually};
@@ -150,38 +149,6 @@ fn a_key_has_the_quotas_that_an_operator_has_given_it_on_four_instances_and_othe
 }
 
 #[test]
-fn an_override_stands_through_a_kill_to_its_end_and_is_written_again() {
-    let (mut server, clock) = (Server::start(), on_the_hour());
-    let instances = four(&server.url(), Some(&clock));
-    let standing = instances[0].put(nine());
-    all_have(&instances, &[9]);
-
-    server.stop();
-    eventually("the connections are gone", || {
-        instances.iter().all(|instance| !instance.store.is_connected())
-    });
-    assert!(instances.iter().all(|instance| instance.limit() == 9));
-    let change = nine().replacing(standing.version());
-    let error = instances[1].runtime.block_on(instances[1].overrides().put(change)).unwrap_err();
-    assert_eq!(error.kind(), OverrideErrorKind::Store);
-
-    // It keeps nothing on its disk.
-    server.restart();
-    instances.iter().for_each(Instance::connected);
-    eventually("the override is written again", || server.admin().exists(KEY).unwrap());
-    assert!(instances.iter().all(|instance| instance.limit() == 9));
-    assert_eq!(Instance::start(&server.url(), Some(&clock), Algorithm::Gcra, "8/h").decides_by(), 9);
-
-    server.stop();
-    clock.advance(HOUR);
-    assert_eq!(
-        instances.iter().map(Instance::limit).collect::<Vec<_>>(),
-        [5, 6, 7, 5],
-        "also while Redis is away"
-    );
-}
-
-#[test]
 fn a_flush_ends_no_override_and_brings_none_back() {
     let server = Server::start();
     let instances = four(&server.url(), None);
@@ -305,20 +272,4 @@ fn an_override_of_a_policy_with_a_version_is_what_all_instances_go_by() {
     clock.advance(HOUR);
     let rested: Vec<_> = (0..2).map(|index| check(index, 1).capacity()).collect();
     assert_eq!(rested, [100, 100]);
-}
-
-/// The fallback of an instance goes by its share of the override.
-#[test]
-fn in_an_outage_the_fallback_decides_by_the_override() {
-    let mut server = Server::start();
-    let instance = Instance::start(&server.url(), None, Algorithm::Gcra, "100/h");
-    let resilient = Resilient::builder(&instance.store).replicas(4).build().unwrap();
-    let limiter = Policy::gcra("q", "100/h").on(&resilient).unwrap();
-    let overrides = Overrides::of(&resilient);
-    let run = |change| instance.runtime.block_on(overrides.put(change));
-    run(Override::builder("q", "ada").quota("8/h")).unwrap();
-    server.stop();
-    eventually("the connection is gone", || !instance.store.is_connected());
-    assert_eq!(instance.runtime.block_on(limiter.peek("k").start()).unwrap().capacity(), 2);
-    assert_eq!(overrides.standing("q", None).map(|over| over.by().to_owned()), Some("ada".into()));
 }

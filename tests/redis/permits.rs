@@ -18,7 +18,6 @@ use sluicegate::rules::{Rules, RulesFile, Variables};
 use sluicegate::status::StatusPage;
 use sluicegate_core::{MemoryStore, OnOutage};
 use sluicegate_redis::RedisStore;
-use sluicegate_resilient::Resilient;
 use sluicegate_tests::servers::deployments::{Cluster, Sentinels, standalone};
 use sluicegate_tests::servers::{Server, eventually};
 use tokio::time::timeout;
@@ -211,21 +210,6 @@ async fn requests_that_are_dropped_at_any_moment_leave_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_number_takes_no_permit_away_and_gives_more_to_those_who_wait() {
-    let jobs = instance(&standalone().url(), "number", 3).await;
-    let mut held =
-        vec![acquire(&jobs, "ada").await, acquire(&jobs, "ada").await, acquire(&jobs, "ada").await];
-    jobs.set_permits(1).unwrap();
-    assert!(attempt(&jobs, "ada").await.is_none());
-    assert!(held.iter().all(|permit| !permit.is_lost()) && jobs.lost() == 0);
-    drop(held.drain(1..));
-    assert!(attempt(&jobs, "ada").await.is_none());
-    let waits = jobs.acquire("ada");
-    jobs.set_permits(2).unwrap();
-    drop(timeout(LONG, waits).await.expect("in time").unwrap());
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_is_not_ours_under_the_name_of_a_key_counts_as_nothing() {
     let server = Server::start();
     let store = connected(patient("rl"), &server.url()).await;
@@ -241,41 +225,6 @@ async fn what_is_not_ours_under_the_name_of_a_key_counts_as_nothing() {
         assert!(attempt(&jobs, "ada").await.is_none());
     }
     assert!(!held.is_lost(), "it is claimed again");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn in_an_outage_each_instance_does_as_the_limit_says_and_permits_are_lost_after_their_lease() {
-    let mut server = Server::start();
-    let store = connected(RedisStore::builder().deadline(Duration::from_secs(2)), &server.url()).await;
-    let resilient = Resilient::new(&store);
-    let of = |on_outage| jobs(4).on_outage(on_outage).replicas(2).on(&resilient).unwrap();
-    let [deny, local, allow] = [OnOutage::Deny, OnOutage::Local, OnOutage::Allow].map(of);
-    let held = [acquire(&deny, "deny").await, acquire(&local, "local").await];
-    server.stop();
-    let kind =
-        async |jobs: &InFlight, key: &str| jobs.request(key).attempt().await.map_err(|none| none.kind());
-    let lost = async { tokio::join!(held[0].lost(), held[1].lost()) };
-    timeout(LONG, lost).await.expect("each is told");
-    assert!(held.iter().all(Permit::is_lost));
-    assert_eq!(kind(&deny, "deny").await.unwrap_err(), NoPermitKind::Outage);
-    // The lost one is still out, and is one of the two that this instance may give out.
-    let mut alone = vec![kind(&local, "local").await.unwrap()];
-    assert_eq!(kind(&local, "local").await.unwrap_err(), NoPermitKind::Permits);
-    for _ in 0..6 {
-        alone.push(kind(&allow, "allow").await.unwrap());
-    }
-    server.restart();
-    let back = async {
-        while kind(&deny, "deny").await.is_err() {}
-        // The store counts four of those that were given out meanwhile.
-        while allow.lost() != 2 {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(LONG, back).await.expect("it recovers by itself");
-    assert_eq!(alone.iter().filter(|permit| permit.is_lost()).count(), 2);
-    drop((held, alone));
-    drop(soon(&allow, "allow").await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -88,30 +88,6 @@ async fn a_log_whose_entries_have_all_lapsed_is_dropped_in_one_go() {
     assert!(refused.to_string().contains("at most 2000"), "{refused}");
 }
 
-/// Once a refund or a reset beside a spend of a fresh key was lost.
-#[tokio::test(flavor = "multi_thread")]
-async fn asks_of_one_bucket_in_one_call_see_each_other() {
-    let store = store("same-bucket").await;
-    let ada = Key::from("ada");
-    for algorithm in ALGORITHMS {
-        let limiter = Policy::builder(name(algorithm), algorithm, "9/d").on(&store).unwrap();
-        let of = |mode, cost| limiter.check(&ada).cost(cost).mode(mode);
-        for (asks, left) in [
-            ([of(Mode::Spend, 5), of(Mode::Refund, 2)], 6),
-            ([of(Mode::Charge, 4), of(Mode::Spend, 1)], 4),
-            ([of(Mode::Spend, 3), of(Mode::Reset, 0)], 9),
-            ([of(Mode::Reset, 0), of(Mode::Spend, 3)], 6),
-            ([of(Mode::Spend, 4), of(Mode::Spend, 4)], 1),
-        ] {
-            let _ = limiter.reset(&ada).await.unwrap();
-            let decision = check_all(asks).await.unwrap();
-            assert!(decision.is_allowed(), "{algorithm}: {decision:?}");
-            // A queue that shapes gives the second spend a later turn, whose units count in full.
-            assert_eq!(limiter.peek(&ada).await.unwrap().remaining(), left, "{algorithm}");
-        }
-    }
-}
-
 /// Once a sliding log with a debt of `u64::MAX` forgot each charge, because that number said "never reached".
 #[tokio::test(flavor = "multi_thread")]
 async fn numbers_that_no_double_holds_decide_as_in_memory() {
@@ -256,28 +232,6 @@ async fn a_keys_name_can_be_told() {
     assert_eq!(names, [store.key_name("login", ("user", 7))], "one key, whatever the number of quotas");
     assert_eq!(server.run::<u64>(&format!("DEL {}", names[0])), 1);
     assert_eq!(limiter.peek(("user", 7)).await.unwrap().remaining(), 5);
-}
-
-/// Once the user's second request shut everybody on its address out for 59 seconds.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_waits_for_one_limit_is_counted_at_once_by_the_other() {
-    let clock = ManualClock::new();
-    let store = clocked("waits", &clock).await;
-    let address = Policy::gcra("ip", "100/s").on(&store).unwrap();
-    let user = Policy::gcra("user", "1/min").on(&store).unwrap();
-    let (ip, ada) = (Key::from("192.0.2.1"), Key::from("ada"));
-    let turn = || {
-        let mode = Some(Mode::Reserve { longest: Duration::from_secs(100) });
-        check_all([address.check(&ip).mode(mode), user.check(&ada).mode(mode)])
-    };
-    assert!(turn().await.unwrap().delay().is_zero());
-    let waits = turn().await.unwrap();
-    assert_eq!(waits.delay(), Duration::from_secs(60));
-    let moments = [0, 1].map(|ask| waits.receipt(ask).unwrap().at_us() - waits.at_us());
-    assert_eq!(moments, [0, 60_000_000]);
-    assert_eq!(address.check(&ip).await.unwrap().remaining(), 97);
-    clock.advance(Duration::from_millis(30));
-    assert_eq!(address.peek(&ip).await.unwrap().remaining(), 100, "and it drains from then on");
 }
 
 /// Once 65 of 150 were refused by units that requests held that were about to be refused elsewhere.

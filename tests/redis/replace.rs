@@ -1,9 +1,7 @@
 //! Policies that are replaced while their keys are in Redis.
 
-use std::time::Duration;
-
 use sluicegate_conformance::ALGORITHMS;
-use sluicegate_core::limiter::{self, Inherit};
+use sluicegate_core::limiter::Inherit;
 use sluicegate_core::{Algorithm, Policy, Quota, RateLimiter};
 use sluicegate_redis::RedisStore;
 use sluicegate_tests::servers::deployments::standalone;
@@ -17,23 +15,6 @@ async fn store() -> RedisStore {
 fn policy(algorithm: Algorithm, limit: u64) -> Policy {
     let name = algorithm.to_string().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     Policy::builder(name, algorithm, Quota::per_day(limit)).build().expect("the policy is possible")
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lower_limit_finds_what_was_spent_and_blocks_nobody_for_longer_than_that_counts() {
-    let store = store().await;
-    for algorithm in ALGORITHMS {
-        let limiter = RateLimiter::new(&store, policy(algorithm, 2_000)).unwrap();
-        assert!(limiter.check("lower").cost(2_000).await.unwrap().is_allowed());
-        limiter.replace(policy(algorithm, 3), Inherit::AsIs).expect("the store can do that");
-        let decision = limiter.check("lower").await.unwrap();
-        assert!(!decision.is_allowed(), "{algorithm}: what was spent is forgotten");
-        let wait = decision.retry_after().expect("it fits one day");
-        assert!(wait <= Duration::from_secs(2 * 86_400), "{algorithm}: {wait:?}");
-        // Once more with a debt: what is written under the new limit is read again.
-        assert_eq!(limiter.charge("lower", 1).await.unwrap().remaining(), 0, "{algorithm}");
-        assert!(!limiter.check("lower").await.unwrap().is_allowed(), "{algorithm}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,35 +81,5 @@ async fn what_replaces_a_policy_after_a_reset_finds_what_was_spent_since() {
         limiter.replace(policy(algorithm, 1_001), Inherit::AsIs).expect("the store can do that");
         let left = limiter.peek("since").await.unwrap().remaining();
         assert!(left <= 1, "{algorithm}: {left} are left of what was spent but for one");
-    }
-}
-
-/// Five policies, of which the third is one that no store here can keep if `is_bad`.
-fn five(limit: u64, is_bad: bool) -> Vec<Policy> {
-    let of = |name: &str| Policy::gcra(format!("five-{name}"), Quota::per_day(limit)).build().unwrap();
-    let log = Quota::per_day(if is_bad { 1_000_000 } else { 5 });
-    let third = Policy::sliding_log("five-c", log).build().unwrap();
-    vec![of("a"), of("b"), third, of("d"), of("e")]
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn several_policies_of_which_one_is_refused_change_nothing() {
-    let store = store().await;
-    assert!(limiter::open_all(&store, five(9, true)).is_err());
-    let opened = limiter::open_all(&store, five(5, false)).expect("none of the names is open");
-    for limiter in &opened {
-        assert!(limiter.check("several").cost(3).await.unwrap().is_allowed());
-    }
-    for inherit in [Inherit::Spent, Inherit::Reset, Inherit::AsIs] {
-        assert!(limiter::replace_all(&store, five(9, true), |_| inherit, |_| Ok(())).is_err());
-    }
-    for limiter in &opened {
-        assert_eq!(limiter.peek("several").await.unwrap().remaining(), 2);
-        assert_eq!(limiter.replacements(), 0);
-    }
-    limiter::replace_all(&store, five(9, false), |_| Inherit::Spent, |_| Ok(()))
-        .expect("the store can keep them");
-    for (limiter, left) in opened.iter().zip([6, 6, 2, 6, 6]) {
-        assert_eq!(limiter.peek("several").await.unwrap().remaining(), left);
     }
 }

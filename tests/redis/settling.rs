@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use sluicegate::key::HeaderKey;
-use sluicegate::rules::{Rules, RulesFile, Variables};
 use sluicegate::settle::{OnAbort, Settle};
 use sluicegate::{Limit, Policy, RateLimitLayer, RateLimiter, RedisStore};
 use sluicegate_core::clock::ManualClock;
@@ -69,32 +68,6 @@ async fn streams_through_a_layer_on_a_server_are_admitted_as_counted_by_hand() {
             (response.status() == 200).then(|| response.into_body())
         };
         play(seed, on_abort == OnAbort::Seen, send, async |expected| used(&limiter, expected).await).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn streams_through_rules_on_a_server_are_admitted_as_counted_by_hand() {
-    for (seed, word) in [(3, "reserved"), (4, "seen")] {
-        let text = format!(
-            "
-version: 1
-policies: {{ tokens: {{ algorithm: fixed-window, quota: 10000/min }} }}
-rules:
-  - name: all
-    limit: tokens
-    key: header(x-user)
-    cost: 500
-    settle: {{ sse: usage.total_tokens, on_abort: {word} }}
-"
-        );
-        let file = RulesFile::parse("rules.yaml", &text, &Variables::none()).unwrap();
-        let rules = Rules::new(&store(&format!("settling-rules-{seed}")).await, file).unwrap();
-        let limiter = rules.store().limiters().get("tokens").unwrap();
-        let send = async |cost| {
-            let response = rules.layer().layer(upstream()).oneshot(request(cost)).await.unwrap();
-            (response.status() == 200).then(|| response.into_body())
-        };
-        play(seed, word == "seen", send, async |expected| used(&limiter, expected).await).await;
     }
 }
 

@@ -1,7 +1,6 @@
 //! Keys that go on after many refusals: at the same refusal for all processes, as long as Redis remembers.
 
 use sluicegate_core::limiter::check_all;
-use std::ffi::OsStr;
 use std::time::Duration;
 
 use sluicegate_core::policy::PolicyBuilder;
@@ -9,7 +8,6 @@ use sluicegate_core::store::DecidedBy;
 use sluicegate_core::{Key, MemoryStore, Outcome, Policy};
 use sluicegate_redis::RedisStore;
 use sluicegate_resilient::Resilient;
-use sluicegate_tests::process::run_again;
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::servers::deployments::{Cluster, standalone};
 
@@ -63,25 +61,6 @@ async fn four_instances_and_one_in_memory_suspend_at_the_same_refusal_and_agree_
             Outcome::Denied,
             "what is spent stays spent"
         );
-    }
-}
-
-/// One request of a process of its own: which of them it is says the parent.
-#[tokio::test(flavor = "multi_thread")]
-async fn four_processes_suspend_at_the_same_refusal() {
-    const REQUEST: &str = "SLUICEGATE_SUSPEND_REQUEST";
-    const URL: &str = "SLUICEGATE_SUSPEND_URL";
-    if let (Ok(request), Ok(url)) = (std::env::var(REQUEST), std::env::var(URL)) {
-        let limiter = login().on(&store(&url, "suspend-processes").await).unwrap();
-        let outcome = limiter.check("ada").await.unwrap().outcome();
-        assert_eq!(outcome, expected(request.parse().unwrap()), "request {request}");
-        return;
-    }
-    let url = standalone().url();
-    for request in 0..10_usize {
-        let request = request.to_string();
-        let environment = [(REQUEST, OsStr::new(&request)), (URL, OsStr::new(&url))];
-        run_again("suspension::four_processes_suspend_at_the_same_refusal", environment);
     }
 }
 

@@ -8,7 +8,7 @@ use sluicegate::clock::ManualClock;
 use sluicegate::redis::RedisStore;
 use sluicegate_tests::servers::deployments::standalone;
 
-use crate::folder::Folder;
+use crate::rules::folder::Folder;
 use crate::support::{Client, serve, whole};
 
 const LIMITS: [u64; 3] = [60, 100, 80];

@@ -12,7 +12,7 @@ use sluicegate_tests::memory;
 use sluicegate_tests::servers::eventually;
 use tokio::sync::{mpsc, watch};
 
-use crate::folder::Folder;
+use crate::rules::folder::Folder;
 use crate::support::{Client, field, serve, whole};
 
 /// How often the rules are loaded again.

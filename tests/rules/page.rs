@@ -7,7 +7,7 @@ use sluicegate::status::StatusPage;
 use sluicegate_tests::memory;
 use tower::ServiceExt;
 
-use crate::folder::Folder;
+use crate::rules::folder::Folder;
 
 const TEXT: &str = "version: 1\npolicies:\n  login: { quota: 5/min }\nrules:\n  - { name: all, limit: login, key: client }\n";
 

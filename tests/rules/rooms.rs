@@ -15,7 +15,7 @@ use sluicegate::rules::{Rules, RulesFile, Variables};
 use sluicegate_tests::memory;
 use sluicegate_tests::time::on_the_hour;
 
-use crate::folder::Folder;
+use crate::rules::folder::Folder;
 use crate::support::{Client, serve, whole};
 
 const SECRET: &str = "sixteen bytes or more";

@@ -13,7 +13,7 @@ use sluicegate::rules::{Rules, Variables};
 use sluicegate_tests::process;
 use tokio::net::TcpListener;
 
-use crate::folder::Folder;
+use crate::rules::folder::Folder;
 use crate::support::Client;
 
 const RULES: &str = "SLUICEGATE_TEST_RULES";
@@ -79,7 +79,7 @@ async fn a_process_that_is_hung_up_on_reads_its_rules_again_and_says_what_came_o
         return serve_until_the_parent_is_gone().await;
     }
     let folder = Folder::with(TEXT);
-    let test = "sighup::a_process_that_is_hung_up_on_reads_its_rules_again_and_says_what_came_of_it";
+    let test = "rules::sighup::a_process_that_is_hung_up_on_reads_its_rules_again_and_says_what_came_of_it";
     let mut child = process::begin_again(test, [(RULES, folder.file().as_os_str())] as [(&str, &OsStr); 1]);
     let (tell, lines) = channel();
     let output = child.stdout.take().expect("it is piped");

@@ -11,7 +11,7 @@ use sluicegate::MemoryStore;
 use sluicegate::rules::Rules;
 use sluicegate_tests::process::without_root;
 
-use crate::folder::Folder;
+use crate::rules::folder::Folder;
 
 const LONG: Duration = Duration::from_secs(60);
 

@@ -8,7 +8,7 @@ use sluicegate::clock::ManualClock;
 use sluicegate::rules::Rules;
 use sluicegate_tests::memory;
 
-use crate::folder::Folder;
+use crate::rules::folder::Folder;
 
 const ALGORITHMS: [&str; 4] = ["gcra", "sliding-log", "sliding-counter", "fixed-window"];
 

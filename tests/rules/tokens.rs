@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use sluicegate::key::ApiKey;
 use sluicegate::{Key, KeyExtractor};
 
-use crate::gateway::{gateway, rules};
+use crate::rules::gateway::{gateway, rules};
 use crate::support::{Client, field, serve, whole};
 
 const LONG: Duration = Duration::from_secs(60);

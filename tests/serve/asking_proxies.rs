@@ -6,9 +6,9 @@ use sluicegate_tests::servers::Server;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get, statuses};
-use crate::processes::{Sluicegate, on_redis};
-use crate::proxies::{Around, Proxy};
+use crate::serve::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get, statuses};
+use crate::serve::processes::{Sluicegate, on_redis};
+use crate::serve::proxies::{Around, Proxy};
 
 /// Seven an hour for each client, and one in two seconds at another path.
 const RULES: &str = "

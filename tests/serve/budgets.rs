@@ -11,8 +11,8 @@ use sluicegate_tests::frames::{Framed, Frames};
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::streams::{BUDGET, play, stream};
 
-use crate::crowd::client;
-use crate::processes::Sluicegate;
+use crate::serve::crowd::client;
+use crate::serve::processes::Sluicegate;
 
 const RULES: &str = "
 version: 1

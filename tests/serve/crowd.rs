@@ -12,8 +12,8 @@ use reqwest::{Client, Response};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::processes::Sluicegate;
-use crate::proxies::Proxy;
+use crate::serve::processes::Sluicegate;
+use crate::serve::proxies::Proxy;
 
 pub(crate) const CLIENTS: u8 = 50;
 pub(crate) const REQUESTS: usize = 20;

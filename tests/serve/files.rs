@@ -6,7 +6,7 @@ use std::process::Command;
 
 use sluicegate::rules::{RulesFile, Variables};
 
-use crate::processes::program;
+use crate::serve::processes::program;
 
 fn text(file: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/serve");

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::processes::Sluicegate;
+use crate::serve::processes::Sluicegate;
 
 /// The policies in the tables of the page, and the requests that each passes at once.
 fn policies() -> Vec<(String, usize)> {

@@ -6,8 +6,8 @@ use std::process::Command;
 
 use sluicegate_tests::servers::free_port;
 
-use crate::crowd::App;
-use crate::processes::{Running, Sluicegate, folder};
+use crate::serve::crowd::App;
+use crate::serve::processes::{Running, Sluicegate, folder};
 
 /// A proxy in front of a service.
 pub(crate) struct Proxy {

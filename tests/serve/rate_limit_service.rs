@@ -2,10 +2,10 @@
 
 use sluicegate_tests::servers::Server;
 
-use crate::asking_proxies::raw;
-use crate::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get, statuses};
-use crate::processes::{Sluicegate, on_redis};
-use crate::proxies::{Around, Proxy};
+use crate::serve::asking_proxies::raw;
+use crate::serve::crowd::{App, CLIENTS, REQUESTS, Statuses, amid_a_crowd, client, crowd, get, statuses};
+use crate::serve::processes::{Sluicegate, on_redis};
+use crate::serve::proxies::{Around, Proxy};
 
 /// Seven an hour for each client at one path, one in two seconds at another, and 14 an hour for each client everywhere.
 const RULES: &str = r#"

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use sluicegate_tests::servers::Server;
 use tokio::task::JoinSet;
 
-use crate::crowd::{App, client, get, statuses};
-use crate::processes::Sluicegate;
-use crate::proxies::{Around, Proxy};
+use crate::serve::crowd::{App, client, get, statuses};
+use crate::serve::processes::Sluicegate;
+use crate::serve::proxies::{Around, Proxy};
 
 /// As many hits as there are calls, of which an hour gives few back.
 const QUOTA: usize = 600;

@@ -15,8 +15,8 @@ use sluicegate::overflow::line::RedisLine;
 use sluicegate::rules::{Rules, RulesFile, Variables};
 use sluicegate_tests::servers::{Server, eventually};
 
-use crate::http::{Client, serve, whole};
-use crate::support::store;
+use crate::overflow::support::store;
+use crate::support::{Client, serve, whole};
 
 fn file(rate: &str) -> RulesFile {
     let text = format!(

@@ -1,7 +1,6 @@
 //! `sluicegate serve` with the proxies that ask it: each in front of a plain service, with clients in front of it.
 //!
 //! All of 127.0.0.0/8 is this machine, so each client has an address of its own. The proxies' files are those of `examples/serve`.
-#![expect(clippy::unwrap_used, reason = "what a test unwraps in vain is what it reports")]
 
 mod asking_proxies;
 mod budgets;
