@@ -1,5 +1,6 @@
 //! Makes a module of each block of code on the pages, so that tests run what a reader pastes: `cookbook::logins` is the code under
 //! "Logins" of the cookbook with all of its items public, `waiting::at_most_n_at_once_2` the second block under "At most N at once".
+//! The documentation of the attribute becomes a page that doctests read.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -32,6 +33,16 @@ fn main() {
         writeln!(modules, "pub(crate) mod {name} {{\n{page}}}").expect("text takes text");
     }
     fs::write(out.join("recipes.rs"), modules).expect("the file is written");
+    let attribute = root.join("crates/sluicegate-macros/src/lib.rs");
+    println!("cargo::rerun-if-changed={}", attribute.display());
+    let code = fs::read_to_string(attribute).expect("the crate is there");
+    fs::write(out.join("attribute.md"), prose(&code)).expect("the file is written");
+}
+
+/// The documentation in a file of code, as Markdown.
+fn prose(code: &str) -> String {
+    let lines = code.lines().filter_map(|line| line.strip_prefix("///").or_else(|| line.strip_prefix("//!")));
+    lines.map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(line))).collect()
 }
 
 /// The modules of a page, by the headings that its blocks stand under.

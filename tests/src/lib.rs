@@ -22,3 +22,8 @@ pub mod random;
 pub mod servers;
 pub mod streams;
 pub mod time;
+
+/// The examples of the attribute, whose own crate cannot run them.
+#[cfg(doctest)]
+#[doc = include_str!(concat!(env!("OUT_DIR"), "/attribute.md"))]
+pub struct AttributeExamples;
