@@ -8,7 +8,7 @@ use std::time::Duration;
 use sluicegate_core::{MemoryStore, Policy, Store, limiter};
 
 use crate::changes::Changes;
-use crate::compile::{Compiled, Leases, LimitsPart, NamedStore, Rule, compile};
+use crate::compile::{Compiled, GivenKeys, Leases, LimitsPart, NamedStore, Rule, compile};
 use crate::error::{Problem, Problems, RulesError};
 use crate::read;
 use crate::variables::Variables;
@@ -361,7 +361,11 @@ fn check(compiled: &Compiled, problems: &mut Problems<'_>) {
         let policies: Vec<_> = compiled.policies.iter().map(|policy| policy.with_table_size(1)).collect();
         let open = limiter::open_all(Arc::clone(&store), policies)?;
         compiled.check(&open, problems);
-        if problems.count() == before { compiled.limits(&open, LimitsPart::All).map(drop) } else { Ok(()) }
+        if problems.count() == before {
+            compiled.limits(&open, &GivenKeys::new(), LimitsPart::All).map(drop)
+        } else {
+            Ok(())
+        }
     });
     if let Err(error) = tried {
         problems.error(None, error.to_string());

@@ -86,9 +86,9 @@ impl FileInForce {
     /// file is restored to the policy of code, unless code has replaced it since then.
     pub(crate) fn put(&mut self, store: &Arc<dyn Store>, file: &RulesFile) -> Result<Put, RulesError> {
         let RulesBuilder { open_all, rooms, deferral, keys } = self.given.clone();
-        let doors = doors(rooms.as_ref(), file)?;
+        refuse_missing_keys(&keys, file)?;
+        let doors = doors(rooms.as_ref(), &keys, file)?;
         refuse_to_defer(deferral.is_some(), file)?;
-        give_keys(keys, file)?;
         let of_file = |error: ConfigError| RulesError::of_file(&file.name, &error.to_string());
         let shared = file.compiled.shared_permits(store, &self.in_flight).map_err(of_file)?;
         let unused = file.compiled.unused.iter().filter(|_| open_all);
@@ -112,19 +112,19 @@ impl FileInForce {
         let inherit = |policy: &Policy| inherit.get(policy.name()).copied().unwrap_or_default();
         let limits = limiter::replace_all(Arc::clone(store), all, inherit, |limiters| {
             let (used, unused) = limiters[..policies.len()].split_at(file.compiled.policies.len());
-            let all = file.compiled.limits(used, LimitsPart::All)?;
-            let part = |part| file.compiled.limits(used, part);
+            let part = |part| file.compiled.limits(used, &keys, part);
             let split = match &deferral {
                 Some(_) => Some((part(LimitsPart::Refusing)?, part(LimitsPart::Deferring)?)),
                 None => None,
             };
-            Ok((all, split, unused.to_vec()))
+            Ok((part(LimitsPart::All)?, split, unused.to_vec()))
         });
         let (limits, split, unused) = limits.map_err(of_file)?;
         self.code.retain(|name, _| after.contains(&**name));
         self.code.extend(code.into_iter().map(|policy| (policy.name().to_owned(), policy)));
         self.single_keys.clone_from(&file.compiled.single_keys);
-        let in_flight = file.compiled.in_flight(store, shared, &mut self.in_flight).map_err(of_file)?;
+        let in_flight =
+            file.compiled.in_flight(store, &keys, shared, &mut self.in_flight).map_err(of_file)?;
         let open: Vec<RateLimiter> =
             policies.iter().filter_map(|policy| store.limiters().get(policy.name())).collect();
         self.policies = policies;
@@ -180,8 +180,8 @@ fn refuse_to_defer(keeps: bool, file: &RulesFile) -> Result<(), RulesError> {
     Err(problems.into_errors())
 }
 
-/// Gives the file the keys that the program finds itself. A file for tools needs none.
-fn give_keys(keys: GivenKeys, file: &RulesFile) -> Result<(), RulesError> {
+/// Refuses a file with a key that the program has to find and does not. A file for tools needs none.
+fn refuse_missing_keys(keys: &GivenKeys, file: &RulesFile) -> Result<(), RulesError> {
     let mut names = file.compiled.given_names.iter().filter(|_| !file.compiled.is_without_rooms);
     if let Some(name) = names.find(|name| !keys.contains_key(*name)) {
         let text = format!(
@@ -189,13 +189,15 @@ fn give_keys(keys: GivenKeys, file: &RulesFile) -> Result<(), RulesError> {
         );
         return Err(RulesError::of_file(&file.name, &text));
     }
-    // A file that is put in force once more has them.
-    _ = file.compiled.given_keys.set(keys);
     Ok(())
 }
 
 /// A door for each room of the file. No request uses it yet.
-fn doors(maker: Option<&Arc<dyn RoomMaker>>, file: &RulesFile) -> Result<Vec<Arc<dyn Door>>, RulesError> {
+fn doors(
+    maker: Option<&Arc<dyn RoomMaker>>,
+    keys: &GivenKeys,
+    file: &RulesFile,
+) -> Result<Vec<Arc<dyn Door>>, RulesError> {
     let wrong = |room: &FileRoom, text: String| {
         let mut problems = Problems::of(&file.name, "");
         problems.error(room.place, text);
@@ -210,7 +212,44 @@ fn doors(maker: Option<&Arc<dyn RoomMaker>>, file: &RulesFile) -> Result<Vec<Arc
             );
             return Err(wrong(room, text));
         };
-        maker.door(&room.terms).map_err(|error| wrong(room, error.problem().to_owned()))
+        maker.door(&room.given(keys)).map_err(|error| wrong(room, error.problem().to_owned()))
     });
     doors.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use sluicegate_core::MemoryStore;
+    use sluicegate_tower::key::HeaderKey;
+
+    use super::*;
+    use crate::{Rules, Variables};
+
+    /// The extractors of the first program were once those of every program that put the file in force.
+    #[tokio::test]
+    async fn each_program_finds_the_keys_of_a_file_by_its_own_extractors() {
+        let text = "
+version: 1
+keys: { user: program }
+in_flight: { at-once: 1 }
+policies: { api: { quota: 1/h, overrides: { ada: 2/h } } }
+rules: [{ name: all, limit: api, key: [user + path, user], in_flight: at-once }]
+";
+        let file = RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap();
+        for name in ["x-user", "x-account"] {
+            let builder = Rules::builder().key("user", HeaderKey::new(name).unwrap());
+            let rules =
+                Rules::of(((&MemoryStore::new()).into(), None), &file, (None, None), builder).unwrap();
+            for (user, keys) in [("grace", [true, false]), ("linus", [true, false])] {
+                for passes in keys {
+                    let request = Request::get("/").header(name, user).body(()).unwrap();
+                    assert_eq!(rules.limits().decide(&request).await.is_ok(), passes, "{user} by {name}");
+                    let explained = rules.explain(&request).await.to_string();
+                    assert!(explained.contains("takes a permit of at-once for"), "{explained}");
+                    assert!(!explained.contains("for shared"), "{explained}");
+                }
+            }
+        }
+    }
 }

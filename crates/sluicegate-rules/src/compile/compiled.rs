@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use http::{StatusCode, header};
 use sluicegate_core::limiter::Inherit;
@@ -43,8 +43,6 @@ pub(crate) struct Compiled {
     pub single_keys: Vec<(String, String)>,
     /// The names of keys that the program finds itself.
     pub given_names: Vec<String>,
-    /// Their extractors, once a program puts the file in force.
-    pub given_keys: Arc<OnceLock<GivenKeys>>,
     /// Other files that it was read from, and their contents.
     pub files: Vec<(PathBuf, Vec<u8>)>,
     pub(super) headers: HeaderFields,
@@ -86,12 +84,17 @@ impl LimitsPart {
 }
 
 impl Compiled {
-    /// Makes a part of the limits after all policies are opened on this store.
-    pub(crate) fn limits(&self, open: &[RateLimiter], part: LimitsPart) -> Result<Limits, ConfigError> {
+    /// Makes a part of the limits after all policies are opened on this store, where the program finds these keys.
+    pub(crate) fn limits(
+        &self,
+        open: &[RateLimiter],
+        keys: &GivenKeys,
+        part: LimitsPart,
+    ) -> Result<Limits, ConfigError> {
         let sections = self.sections.on(open);
         let mut all = Group::select(Arc::clone(&sections.rules));
         for rule in &*self.rules {
-            all = all.and(group_of(rule, &sections, part)?);
+            all = all.and(group_of(rule, &sections, keys, part)?);
         }
         let mut builder = Limits::builder(all).headers(self.headers);
         if sections.may_refuse() {
@@ -166,6 +169,7 @@ impl Compiled {
     pub(crate) fn in_flight(
         &self,
         store: &Arc<dyn Store>,
+        keys: &GivenKeys,
         shared: HashMap<String, InFlight>,
         open: &mut HashMap<String, InFlight>,
     ) -> Result<Vec<Option<InFlightLimit>>, ConfigError> {
@@ -181,7 +185,8 @@ impl Compiled {
         *open = now;
         let limits = self.rules.iter().map(|rule| {
             let number = rule.in_flight.as_ref()?;
-            let mut limit = InFlightLimit::new(open.get(&number.name)?.clone()).key(Arc::clone(&rule.key));
+            let mut limit =
+                InFlightLimit::new(open.get(&number.name)?.clone()).key(rule.key.given(keys).extractor());
             if let Some(longest) = number.longest {
                 limit = limit.wait_up_to(longest);
             }
@@ -220,7 +225,7 @@ impl Compiled {
     pub(crate) fn check(&self, open: &[RateLimiter], problems: &mut Problems<'_>) {
         let sections = self.sections.on(open);
         for rule in &*self.rules {
-            if let Err(error) = group_of(rule, &sections, LimitsPart::All) {
+            if let Err(error) = group_of(rule, &sections, &GivenKeys::new(), LimitsPart::All) {
                 problems.error(rule.place, error.problem());
             }
             rule.check_cost(problems);
@@ -229,21 +234,26 @@ impl Compiled {
 }
 
 /// The limits of one rule, which apply together.
-fn group_of(rule: &Rule, sections: &Sections, part: LimitsPart) -> Result<Group, ConfigError> {
+fn group_of(
+    rule: &Rule,
+    sections: &Sections,
+    keys: &GivenKeys,
+    part: LimitsPart,
+) -> Result<Group, ConfigError> {
     let limiter = |name: &str| sections.limiters.get(name).cloned();
     let mut group = Group::new(Choose::All);
     for budget in rule.budgets.iter().filter(|budget| part.has(budget)) {
         let limit = match budget {
             Budget::Policy(keyed) => match limiter(keyed.policy.name()) {
-                Some(limiter) => keyed.limit(limiter),
+                Some(limiter) => keyed.given(keys).limit(limiter),
                 None => continue,
             },
-            Budget::Tiers(tiers) => match tiers.limit(limiter)? {
+            Budget::Tiers(tiers) => match tiers.given(keys).limit(limiter)? {
                 Some(limit) => limit,
                 None => continue,
             },
         };
-        group = group.and(rule.finish(limit)?);
+        group = group.and(rule.finish(limit, keys)?);
     }
     Ok(group)
 }

@@ -92,10 +92,8 @@ pub(super) fn of(file: &File, named: NamedSections<'_>, problems: &mut Problems<
     let inherit = all.iter().map(|keyed| (keyed.policy.name().to_owned(), keyed.inherit)).collect();
     let with_keys = Arc::new(WithKeys::among(all.into_iter()));
     let unused = unused.into_iter().map(|keyed| keyed.policy.clone()).collect();
-    let (given_names, given_keys) = named.keys.given();
     Some(Compiled {
-        given_names,
-        given_keys,
+        given_names: named.keys.given.clone(),
         policies: opened,
         unused,
         inherit,

@@ -13,7 +13,7 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::ChosenQuotas;
 
 use super::by::AttributeSource;
-use super::keys::{Keys, Namer};
+use super::keys::{GivenKeys, KeyWords, Keys};
 use super::quotas::{KeyQuotas, quotas_under};
 use crate::at::At;
 use crate::error::Problems;
@@ -44,8 +44,8 @@ pub(crate) struct KeyedPolicy {
     of_tiers: Arc<[Quotas]>,
     /// The places where a request may bring quotas for its key; the first one present counts.
     by: Arc<[AttributeSource]>,
-    /// Gives the operators' name of a request's key, if the name matters.
-    namer: Option<Namer>,
+    /// The key of its rule, if the operators' name of it matters.
+    key: Option<KeyWords>,
     /// The whole policy, if this is a share of it.
     part_of: Option<Arc<(Policy, Share)>>,
     /// Whether its requests are kept for later when they exceed it.
@@ -93,8 +93,8 @@ impl KeyedPolicy {
         let single = Arc::new(single_keys(&policy, overrides, problems));
         let takes = quota_by.is_some() || !single.is_empty();
         let (of_tiers, by) = (Arc::default(), by.into());
-        let (namer, part_of, defers, inherit) = (None, None, false, Inherit::Spent);
-        let mut keyed = Self { policy, single, of_tiers, by, namer, part_of, defers, inherit };
+        let (key, part_of, defers, inherit) = (None, None, false, Inherit::Spent);
+        let mut keyed = Self { policy, single, of_tiers, by, key, part_of, defers, inherit };
         if takes {
             keyed.take_quotas();
         }
@@ -130,13 +130,9 @@ impl KeyedPolicy {
     }
 
     /// The limit, after the policy is opened.
-    pub(super) fn limit(&self, limiter: RateLimiter) -> Limit {
+    pub(super) fn limit(self, limiter: RateLimiter) -> Limit {
         let limit = Limit::new(limiter);
-        if !self.takes_quotas() {
-            return limit;
-        }
-        let this = self.clone();
-        limit.quota_by(move |request| this.choose(request))
+        if self.takes_quotas() { limit.quota_by(move |request| self.choose(request)) } else { limit }
     }
 
     /// Returns a policy with a part of each quota, in buckets of its own.
@@ -149,10 +145,14 @@ impl KeyedPolicy {
         Ok(share)
     }
 
-    /// Sets the names of keys in a rule.
-    pub(super) fn named_by(self, namer: impl FnOnce() -> Namer) -> Self {
-        let namer = (!self.single.is_empty()).then(namer);
-        Self { namer, ..self }
+    /// The policy in a rule with this key.
+    pub(super) fn by(&self, key: Option<&KeyWords>) -> Self {
+        Self { key: key.filter(|_| !self.single.is_empty()).cloned(), ..self.clone() }
+    }
+
+    /// The policy where the program finds these keys.
+    pub(super) fn given(&self, keys: &GivenKeys) -> Self {
+        Self { key: self.key.as_ref().map(|key| key.given(keys)), ..self.clone() }
     }
 
     /// Whether the key of a request has quotas of its own, whatever its tier.
@@ -162,7 +162,7 @@ impl KeyedPolicy {
 
     /// The quotas of a request's key.
     pub(super) fn choose(&self, request: RequestView<'_>) -> ChosenQuotas {
-        let name = self.namer.as_ref().and_then(|namer| namer(request));
+        let name = self.key.as_ref().and_then(|key| key.name(request));
         let single = name.and_then(|name| self.single.get(&name).cloned());
         self.chosen(single.map(Ok).or_else(|| self.by.iter().find_map(|by| by.quotas(request))))
     }

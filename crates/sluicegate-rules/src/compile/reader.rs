@@ -9,14 +9,12 @@ use std::iter;
 use std::sync::Arc;
 
 use sluicegate_core::Policy;
-use sluicegate_tower::KeyExtractor;
-use sluicegate_tower::request_fields::RejectUnreadable;
 
 use super::by::Classes;
 use super::choice::Conditional;
 use super::condition::Matcher;
 use super::in_flight::{AtOnce, InFlightNumbers, Number};
-use super::keys::{JOINED, Keys};
+use super::keys::{JOINED, KeyWords, Keys};
 use super::own::{KeyedPolicy, Share, share};
 use super::paths::Comparison;
 use super::policies::Policies;
@@ -77,7 +75,7 @@ struct RuleLimits<'a> {
 /// The key of a rule, and its words.
 struct RuleKey {
     /// `None` if a word is wrong, which is reported.
-    extractor: Option<Arc<dyn KeyExtractor>>,
+    key: Option<KeyWords>,
     words: Vec<At<String>>,
 }
 
@@ -143,15 +141,15 @@ impl<'a> RuleReader<'a> {
     ) -> Option<Rule> {
         let given = &rule.value;
         let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, comparison, problems));
-        let limits = self.limits(given, problems);
         let key = self.key(given, problems);
+        let limits = self.limits(given, key.key.as_ref(), problems);
         self.note_key(given, &limits, &key);
         let asks = self.asks(given, &limits, &key, problems);
         check_words(given, &limits, problems);
         let in_flight = given.in_flight.as_ref();
         let in_flight = in_flight.and_then(|name| self.sections.in_flight.used(name, problems));
         let class = self.classes(given, in_flight.as_ref(), problems);
-        let RuleKey { extractor: Some(key), .. } = key else { return None };
+        let RuleKey { key: Some(key), .. } = key else { return None };
         let asks = asks?;
         let rooms = limits.rooms.iter().map(|room| self.room(room, given, &asks, &key, problems)).collect();
         Some(Rule {
@@ -171,7 +169,12 @@ impl<'a> RuleReader<'a> {
     }
 
     /// The policies, tiers and rooms that a rule names.
-    fn limits(&mut self, given: &RuleEntry, problems: &mut Problems<'_>) -> RuleLimits<'a> {
+    fn limits(
+        &mut self,
+        given: &RuleEntry,
+        key: Option<&KeyWords>,
+        problems: &mut Problems<'_>,
+    ) -> RuleLimits<'a> {
         let names = given.limit.as_ref().map(At::all).unwrap_or_default();
         if names.is_empty() && (given.limit.is_some() || given.in_flight.is_none()) {
             let place = given.limit.as_ref().map_or(given.name.place, |limit| limit.place);
@@ -185,7 +188,7 @@ impl<'a> RuleReader<'a> {
                 limits.rooms.extend(room);
             } else {
                 limits.spends = true;
-                limits.budgets.extend(self.budget(name, share.as_ref(), given, problems));
+                limits.budgets.extend(self.budget(name, share.as_ref(), key, problems));
             }
         }
         RuleLimits { names, ..limits }
@@ -197,7 +200,7 @@ impl<'a> RuleReader<'a> {
         if given_words.is_empty() {
             problems.error(given.key.place, "a rule has a key, as client or everybody");
         }
-        let extractor = self.sections.keys.first_of(&given_words, problems);
+        let key = self.sections.keys.key(&given_words, problems);
         let words: Vec<_> = given_words.iter().flat_map(|word| self.sections.keys.resolved(word)).collect();
         let mut fields: Vec<String> =
             words.iter().flat_map(|word| Keys::body_fields(&word.value)).map(str::to_owned).collect();
@@ -208,11 +211,8 @@ impl<'a> RuleReader<'a> {
         let reads_body = !fields.is_empty()
             || condition.is_some_and(|condition| !condition.value.body_fields().is_empty());
         self.body_fields.borrow_mut().extend(fields);
-        let extractor = extractor.map(|key| match reads_body {
-            true => Arc::new(RejectUnreadable.or(key)),
-            false => key,
-        });
-        RuleKey { extractor, words }
+        let key = key.map(|key| if reads_body { key.rejecting_unreadable() } else { key });
+        RuleKey { key, words }
     }
 
     /// Notes a key that clients choose freely, and whether a rule for all requests has another one.
@@ -280,16 +280,15 @@ impl<'a> RuleReader<'a> {
         &mut self,
         name: &At<String>,
         share: Option<&Share>,
-        given: &RuleEntry,
+        key: Option<&KeyWords>,
         problems: &mut Problems<'_>,
     ) -> Option<Budget> {
-        let NamedSections { policies, tiers, keys, .. } = self.sections;
-        let namer = || keys.namer(&given.key.all());
+        let NamedSections { policies, tiers, .. } = self.sections;
         if policies.has(&name.value) {
             let policy = policies.used(&name.value)?;
             let policy = share.map_or_else(|| Ok(policy.clone()), |share| policy.share(share));
             let policy = policy.map_err(|error| problems.error(name.place, error.problem())).ok()?;
-            let policy = policy.named_by(namer);
+            let policy = policy.by(key);
             self.open(&policy, name.place, problems);
             return Some(Budget::Policy(Box::new(policy)));
         }
@@ -299,8 +298,7 @@ impl<'a> RuleReader<'a> {
         };
         let tiers = tiers.as_ref()?;
         let tiers = share.map_or_else(|| Ok(tiers.clone()), |share| tiers.share(share));
-        let tiers = tiers.and_then(|tiers| tiers.named_by(namer));
-        let tiers = tiers.map_err(|error| problems.error(name.place, error.problem())).ok()?;
+        let tiers = tiers.map_err(|error| problems.error(name.place, error.problem())).ok()?.by(key);
         for policy in tiers.policies() {
             self.open(policy, name.place, problems);
         }
@@ -330,7 +328,7 @@ impl<'a> RuleReader<'a> {
         terms: &FileRoomTerms,
         given: &RuleEntry,
         asks: &RuleAsks,
-        key: &Arc<dyn KeyExtractor>,
+        key: &KeyWords,
         problems: &mut Problems<'_>,
     ) -> usize {
         let room = FileRoom::of(terms, &given.name, &asks.keys, asks.on_missing_key, key);

@@ -4,16 +4,15 @@
 //! refusals have no meaning for it, and are refused by name.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use sluicegate_core::policy::TimeSpan;
 use sluicegate_core::{Policy, Quota};
-use sluicegate_tower::KeyExtractor;
 use sluicegate_tower::key::OnMissingKey;
 use sluicegate_tower::room::RoomTerms;
 
+use super::keys::{GivenKeys, KeyWords};
 use super::value::{is_unknown, number, read, refuse};
 use crate::at::{At, Position};
 use crate::error::Problems;
@@ -23,10 +22,12 @@ use crate::shown::short;
 /// A waiting room of the file.
 #[derive(Clone)]
 pub(crate) struct FileRoom {
-    /// The terms of the room, for the lines' implementation.
+    /// The terms of the room, without the key that identifies its clients.
     pub terms: RoomTerms,
     /// All terms but the rate.
     pub options: RoomOptions,
+    /// The key that identifies its clients.
+    key: KeyWords,
     /// The first rule that names it, with its place.
     pub rule: String,
     pub place: Position,
@@ -106,14 +107,22 @@ impl FileRoom {
         rule: &At<String>,
         words: &[String],
         on_missing_key: Option<OnMissingKey>,
-        key: &Arc<dyn KeyExtractor>,
+        key: &KeyWords,
     ) -> Self {
-        let FileRoomTerms { mut terms, places_per_client } = given.clone();
+        let FileRoomTerms { terms, places_per_client } = given.clone();
         let RoomTerms { opens_at, most_active, pass_lasts, longest_line, .. } = terms;
         let places = places_per_client.map(|places| (places, words.to_vec(), on_missing_key));
         let options = RoomOptions { opens_at, most_active, pass_lasts, longest_line, places };
-        terms.places_per_client = places_per_client.map(|places| (places, Arc::clone(key), on_missing_key));
-        Self { terms, options, rule: rule.value.clone(), place: rule.place }
+        Self { terms, options, key: key.clone(), rule: rule.value.clone(), place: rule.place }
+    }
+
+    /// The terms of the room where the program finds these keys.
+    pub(crate) fn given(&self, keys: &GivenKeys) -> RoomTerms {
+        let mut terms = self.terms.clone();
+        let places = self.options.places.as_ref();
+        terms.places_per_client = places
+            .map(|(places, _, on_missing_key)| (*places, self.key.given(keys).extractor(), *on_missing_key));
+        terms
     }
 }
 

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use sluicegate_core::{ConfigError, Policy};
+use sluicegate_tower::Limit;
 use sluicegate_tower::bandwidth::Direction;
 use sluicegate_tower::key::OnMissingKey;
 use sluicegate_tower::settle::{OnAbort, Reserve, Settle};
-use sluicegate_tower::{KeyExtractor, Limit};
 
 use super::by::Classes;
 use super::condition::Matcher;
 use super::in_flight::Number;
+use super::keys::{GivenKeys, KeyWords};
 use super::own::KeyedPolicy;
 use super::tiers::TierSet;
 use super::value::{number, option};
@@ -32,7 +33,7 @@ pub(crate) struct Rule {
     pub(super) budgets: Vec<Budget>,
     /// The indices of its waiting rooms in the file.
     pub rooms: Vec<usize>,
-    pub(super) key: Arc<dyn KeyExtractor>,
+    pub(super) key: KeyWords,
     /// The limit on requests of a key that are under way at once.
     pub(super) in_flight: Option<Number>,
     /// The importance of its requests, if the file sets it.
@@ -149,8 +150,8 @@ impl Rule {
     ///
     /// # Errors
     /// When the cost can never fit into the policy, so that none of its requests would pass.
-    pub(super) fn finish(&self, limit: Limit) -> Result<Limit, ConfigError> {
-        let mut limit = limit.key(Arc::clone(&self.key)).named(&*self.name);
+    pub(super) fn finish(&self, limit: Limit, keys: &GivenKeys) -> Result<Limit, ConfigError> {
+        let mut limit = limit.key(self.key.given(keys).extractor()).named(&*self.name);
         let RuleAsks { cost, refund_if, settle, bandwidth, on_missing_key, .. } = &*self.asks;
         if let Some(action) = on_missing_key {
             limit = limit.on_missing_key(*action);

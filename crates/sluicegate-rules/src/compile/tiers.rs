@@ -13,7 +13,7 @@ use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::{ChosenQuotas, Tiers};
 
 use super::by::{AttributeSource, TierPlan};
-use super::keys::{Keys, Namer};
+use super::keys::{GivenKeys, KeyWords, Keys};
 use super::own::{KeyedPolicy, Share};
 use super::policies::Policies;
 use super::quotas::{KeyQuotas, UNLIMITED, quotas_under};
@@ -214,24 +214,28 @@ impl Tier {
 impl TierSet {
     /// Returns tiers with a part of each quota, under names of their own.
     pub(super) fn share(&self, share: &Share) -> Result<Self, ConfigError> {
-        self.with_policies(|policy| policy.share(share))
-    }
-
-    /// Returns tiers for a rule with these names of keys.
-    pub(super) fn named_by(&self, namer: impl Fn() -> Namer) -> Result<Self, ConfigError> {
-        self.with_policies(|policy| Ok(policy.clone().named_by(&namer)))
-    }
-
-    fn with_policies(
-        &self,
-        with: impl Fn(&KeyedPolicy) -> Result<KeyedPolicy, ConfigError>,
-    ) -> Result<Self, ConfigError> {
         let mut set = self.clone();
-        let policies = set.tiers.iter_mut().filter_map(|(_, tier)| tier.policy_mut()).chain(&mut set.base);
-        for policy in policies {
-            *policy = with(policy)?;
+        for policy in set.policies_mut() {
+            *policy = policy.share(share)?;
         }
         Ok(set)
+    }
+
+    /// The tiers in a rule with this key.
+    pub(super) fn by(mut self, key: Option<&KeyWords>) -> Self {
+        self.policies_mut().for_each(|policy| *policy = policy.by(key));
+        self
+    }
+
+    /// The tiers where the program finds these keys.
+    pub(super) fn given(&self, keys: &GivenKeys) -> Self {
+        let mut set = self.clone();
+        set.policies_mut().for_each(|policy| *policy = policy.given(keys));
+        set
+    }
+
+    fn policies_mut(&mut self) -> impl Iterator<Item = &mut KeyedPolicy> {
+        self.tiers.iter_mut().filter_map(|(_, tier)| tier.policy_mut()).chain(&mut self.base)
     }
 
     /// All policies that it may spend from.
@@ -259,7 +263,7 @@ impl TierSet {
 
     /// The limit, if its policies are open.
     pub(super) fn limit(
-        &self,
+        self,
         limiter: impl Fn(&str) -> Option<RateLimiter>,
     ) -> Result<Option<Limit>, ConfigError> {
         let open = |keyed: &KeyedPolicy| limiter(keyed.policy.name());

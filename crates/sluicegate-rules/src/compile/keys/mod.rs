@@ -5,28 +5,23 @@ mod client;
 mod word;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use sluicegate_core::ConfigError;
-use sluicegate_tower::KeyExtractor;
-use sluicegate_tower::key::{
-    ApiKey, BearerJwt, Cookie, HeaderKey, Networks, RequestMethod, RequestPath, RequestView,
-};
+use sluicegate_tower::key::{ApiKey, BearerJwt, Cookie, HeaderKey, Networks, RequestMethod, RequestPath};
 use sluicegate_tower::request_fields::FieldKey;
 
 pub(super) use self::api_keys::ApiKeys;
 use self::api_keys::Verifier;
 pub(super) use self::client::{ClientAddress, networks_of};
 pub(crate) use self::word::GivenKeys;
-use self::word::{GivenKey, PartKey, Word};
-pub(super) use self::word::{QueryParameters, host_of};
+pub(super) use self::word::{KeyWords, QueryParameters, host_of};
+use self::word::{PartKey, Word};
 use super::descriptor::DescriptorKey;
 use crate::at::At;
 use crate::error::Problems;
 use crate::schema::File;
 use crate::shown::short;
-
-type Extractor = Arc<dyn KeyExtractor>;
 
 /// The sections that define keys.
 pub(super) struct Keys {
@@ -41,13 +36,8 @@ pub(super) struct Keys {
     api_keys: Option<Option<ApiKeys>>,
     named: Vec<(At<String>, Vec<At<String>>)>,
     /// The names of keys that the program finds itself.
-    given: Vec<String>,
-    /// The extractors of these keys, once a program puts the file in force.
-    extractors: Arc<OnceLock<GivenKeys>>,
+    pub given: Vec<String>,
 }
-
-/// Gives the operators' name of a request's key.
-pub(super) type Namer = Arc<dyn Fn(RequestView<'_>) -> Option<String> + Send + Sync>;
 
 impl Keys {
     /// Reads the sections of a file. The program finds the keys that are `given`, and those of which the file says so.
@@ -68,8 +58,7 @@ impl Keys {
         let of_program = of_program.into_iter().map(|(name, _)| name.value);
         let given = of_program.chain(given.iter().cloned()).collect();
         let api_keys = file.api_keys.as_ref().map(|keys| ApiKeys::of(keys, folder, problems));
-        let extractors = Arc::default();
-        let keys = Self { client, peer, proxies, jwt, api_keys, named, given, extractors };
+        let keys = Self { client, peer, proxies, jwt, api_keys, named, given };
         for (name, list) in &keys.named {
             if WORDS.contains(&&*name.value) {
                 let text = format!("{:?} is a word of this file already: choose another name", name.value);
@@ -82,29 +71,12 @@ impl Keys {
         keys
     }
 
-    /// The first key of a list that a request has.
-    pub(super) fn first_of(&self, words: &[At<String>], problems: &mut Problems<'_>) -> Option<Extractor> {
-        let mut all: Option<Extractor> = None;
-        for word in words {
-            for word in &self.resolved(word) {
-                let names: Vec<_> = self.named.iter().map(|(name, _)| &*name.value).collect();
-                let next = self.one(word, &names, problems)?.extractor();
-                all = Some(match all {
-                    None => next,
-                    Some(before) => Arc::new(before.or(next)),
-                });
-            }
-        }
-        all
-    }
-
-    /// Gives the operators' name of the key that [`first_of`](Self::first_of) finds by these words.
-    pub(super) fn namer(&self, words: &[At<String>]) -> Namer {
-        // `first_of` reports their mistakes.
-        let mut problems = Problems::of("", "");
+    /// The key of these words, of which the first that a request has counts; `None` if one is wrong, which is reported, and without words.
+    pub(super) fn key(&self, words: &[At<String>], problems: &mut Problems<'_>) -> Option<KeyWords> {
+        let names: Vec<_> = self.named.iter().map(|(name, _)| &*name.value).collect();
         let words = words.iter().flat_map(|word| self.resolved(word));
-        let words: Vec<Word> = words.filter_map(|word| self.one(&word, &[], &mut problems)).collect();
-        Arc::new(move |request| words.iter().find_map(|word| word.name(request)))
+        let words: Option<Vec<Word>> = words.map(|word| self.one(&word, &names, problems)).collect();
+        words.filter(|words| !words.is_empty()).map(|words| KeyWords(words.into()))
     }
 
     /// A word, or the words of the list that it names.
@@ -124,11 +96,6 @@ impl Keys {
             ("folded", inner) => Self::body_field(inner),
             _ => None,
         }
-    }
-
-    /// The names of keys that the program finds itself, and the place for their extractors.
-    pub(super) fn given(&self) -> (Vec<String>, Arc<OnceLock<GivenKeys>>) {
-        (self.given.clone(), Arc::clone(&self.extractors))
     }
 
     /// Other files that keys were read from, and their contents.
@@ -178,8 +145,7 @@ impl Keys {
             ("everybody", _) => Some(Word::Everybody),
             ("descriptor", _) => Some(Word::Descriptor(DescriptorKey::Whole)),
             (name, _) if self.given.iter().any(|given| given == name) => {
-                let all = Arc::clone(&self.extractors);
-                Some(Word::Plain(Arc::new(GivenKey { name: name.to_owned(), all })))
+                Some(Word::OfProgram(name.to_owned()))
             }
             ("path", _) => Some(Word::Plain(Arc::new(RequestPath::new()))),
             ("method", _) => Some(Word::Plain(Arc::new(RequestMethod))),

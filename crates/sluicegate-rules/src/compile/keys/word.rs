@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use http::{HeaderName, header};
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
 use sluicegate_tower::KeyExtractor;
-use sluicegate_tower::key::{BearerJwt, Extraction, HeaderKey, KeyForm, RequestView};
-use sluicegate_tower::request_fields::FieldKey;
+use sluicegate_tower::key::{BearerJwt, Extraction, HeaderKey, RequestView};
+use sluicegate_tower::request_fields::{FieldKey, RejectUnreadable};
 
 use super::api_keys::ApiKeys;
 use crate::compile::descriptor::DescriptorKey;
@@ -35,11 +35,52 @@ pub(in crate::compile) enum Word {
     Field(FieldKey),
     /// A descriptor of Envoy's protocol, or an entry of it.
     Descriptor(DescriptorKey),
+    /// A key that the program finds itself, by its name.
+    OfProgram(String),
+}
+
+/// The words of a key, of which the first that a request has counts; at least one.
+#[derive(Clone)]
+pub(in crate::compile) struct KeyWords(pub(super) Arc<[Word]>);
+
+impl KeyWords {
+    /// The words where the program finds these keys.
+    pub(in crate::compile) fn given(&self, keys: &GivenKeys) -> Self {
+        Self(self.0.iter().map(|word| word.given(keys)).collect())
+    }
+
+    /// The words, before which requests are refused whose bodies cannot be read, if they are to be.
+    pub(in crate::compile) fn rejecting_unreadable(&self) -> Self {
+        Self([Word::Plain(Arc::new(RejectUnreadable))].into_iter().chain(self.0.iter().cloned()).collect())
+    }
+
+    /// The extractor that finds the key in requests.
+    pub(in crate::compile) fn extractor(&self) -> Arc<dyn KeyExtractor> {
+        let extractors = self.0.iter().map(Word::extractor);
+        let all = extractors.reduce(|before, next| Arc::new(before.or(next)));
+        all.expect("a key has at least one word")
+    }
+
+    /// The operators' name of a request's key, if the request has one.
+    pub(in crate::compile) fn name(&self, request: RequestView<'_>) -> Option<String> {
+        self.0.iter().find_map(|word| word.name(request))
+    }
 }
 
 impl Word {
+    /// The word where the program finds these keys.
+    fn given(&self, keys: &GivenKeys) -> Self {
+        match self {
+            Self::OfProgram(name) => {
+                keys.get(name).map_or_else(|| self.clone(), |key| Self::Plain(Arc::clone(key)))
+            }
+            Self::Each(words) => Self::Each(words.iter().map(|word| word.given(keys)).collect()),
+            word => word.clone(),
+        }
+    }
+
     /// The extractor that finds the key in requests.
-    pub(super) fn extractor(&self) -> Arc<dyn KeyExtractor> {
+    fn extractor(&self) -> Arc<dyn KeyExtractor> {
         match self {
             Self::Everybody => Arc::new(Key::from("everybody")),
             Self::Plain(plain) => Arc::clone(plain),
@@ -55,11 +96,12 @@ impl Word {
             Self::Claim(claim, _) => Arc::clone(claim) as _,
             Self::Field(key) => Arc::new(key.clone()),
             Self::Descriptor(key) => Arc::new(key.clone()),
+            Self::OfProgram(name) => Arc::new(UnknownKey(name.clone())),
         }
     }
 
     /// The operators' name of a request's key, if the request has one.
-    pub(super) fn name(&self, request: RequestView<'_>) -> Option<String> {
+    fn name(&self, request: RequestView<'_>) -> Option<String> {
         match self {
             Self::Everybody => Some("everybody".to_owned()),
             Self::Plain(plain) => Some(plain.extract(request).now().ok()?.ok()?.plain()),
@@ -77,6 +119,7 @@ impl Word {
             Self::Claim(jwt, claim) => jwt.verify(request).ok()?.text(claim).map(str::to_owned),
             Self::Field(key) => key.value(request).map(Cow::into_owned),
             Self::Descriptor(key) => key.name(request),
+            Self::OfProgram(_) => None,
         }
     }
 }
@@ -95,40 +138,15 @@ pub(super) enum PartKey {
     Route,
 }
 
-/// The extractors of the program, by their names in the file. They are known once a program puts the file in force.
+/// The extractors of the program, by their names in the file.
 pub(crate) type GivenKeys = BTreeMap<String, Arc<dyn KeyExtractor>>;
 
-/// A key that the program finds itself, by its name.
-#[derive(Clone)]
-pub(in crate::compile) struct GivenKey {
-    pub name: String,
-    pub all: Arc<OnceLock<GivenKeys>>,
-}
+/// A key of this name that the program finds, where no program does.
+struct UnknownKey(String);
 
-impl GivenKey {
-    fn extractor(&self) -> Option<&Arc<dyn KeyExtractor>> {
-        self.all.get()?.get(&self.name)
-    }
-}
-
-impl KeyExtractor for GivenKey {
-    fn extract(&self, request: RequestView<'_>) -> Extraction {
-        match self.extractor() {
-            Some(extractor) => extractor.extract(request),
-            None => Extraction::missing(format!("the program finds the key {}, and no tool does", self.name)),
-        }
-    }
-
-    fn kind(&self) -> KeyKind {
-        self.extractor().map_or(KeyKind::Secret, |extractor| extractor.kind())
-    }
-
-    fn is_invented(&self) -> bool {
-        self.extractor().is_some_and(|extractor| extractor.is_invented())
-    }
-
-    fn forms(&self) -> Vec<KeyForm> {
-        self.extractor().map_or_else(|| vec![KeyForm::text()], |extractor| extractor.forms())
+impl KeyExtractor for UnknownKey {
+    fn extract(&self, _: RequestView<'_>) -> Extraction {
+        Extraction::missing(format!("the program finds the key {}, and no tool does", self.0))
     }
 }
 
