@@ -38,7 +38,7 @@ version: 1
 policies:
   address: { quota: 1000000/s }
 rules:
-  - { name: address, only_if: { domain: edge, descriptor: { remote_address: "*" } }, limit: address, key: client }
+  - { name: address, only_if: { domain: edge, descriptor: [{ remote_address: "*" }] }, limit: address, key: client }
 "#;
 
 const UNARY: Load = Load::Grpc { connections: 16, streams: 1 };

@@ -25,7 +25,7 @@ policies:
   user: { quota: 5/h, table_size: 20000 }
   mail: { quota: 10/h }
 rules:
-  - { name: user, only_if: { domain: edge, descriptor: { user: "*" } }, limit: user, key: descriptor }
+  - { name: user, only_if: { domain: edge, descriptor: [{ user: "*" }] }, limit: user, key: descriptor }
 "#;
 
 /// More than the allocator keeps for itself, and far less than a hundred thousand keys would take.

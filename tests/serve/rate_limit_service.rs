@@ -14,11 +14,11 @@ policies:
   address: { quota: 14/h, algorithm: sliding-log }
   path: { quota: 7/h, algorithm: sliding-log }
   slow: { quota: 30/min burst 1 }
-deny: [{ name: inside, only_if: { descriptor: { path: "/internal/*", remote_address: "*" } } }]
+deny: [{ name: inside, only_if: { descriptor: [{ path: "/internal/*" }, { remote_address: "*" }] } }]
 rules:
-  - { name: address, only_if: { domain: edge, descriptor: { remote_address: "*" } }, limit: address, key: client }
-  - { name: path, only_if: { domain: edge, descriptor: { path: /, remote_address: "*" } }, limit: path, key: descriptor }
-  - { name: slow, only_if: { domain: edge, descriptor: { path: "/slow*", remote_address: "*" } }, limit: slow, key: client }
+  - { name: address, only_if: { domain: edge, descriptor: [{ remote_address: "*" }] }, limit: address, key: client }
+  - { name: path, only_if: { domain: edge, descriptor: [{ path: / }, { remote_address: "*" }] }, limit: path, key: descriptor }
+  - { name: slow, only_if: { domain: edge, descriptor: [{ path: "/slow*" }, { remote_address: "*" }] }, limit: slow, key: client }
 "#;
 
 fn envoy(around: Around, change: impl Fn(String) -> String) -> Proxy {
@@ -57,8 +57,8 @@ async fn an_envoy_that_lets_requests_pass_in_an_outage_lets_no_client_feign_one(
 version: 1
 policies: { key: { quota: 3/h } }
 rules:
-  - { name: key, only_if: { domain: edge, descriptor: { key: "*" } }, limit: key, key: everybody }
-  - { name: twice, only_if: { domain: edge, descriptor: { key: "*", again: "*" } }, limit: key, key: everybody }
+  - { name: key, only_if: { domain: edge, descriptor: [{ key: "*" }] }, limit: key, key: everybody }
+  - { name: twice, only_if: { domain: edge, descriptor: [{ key: "*" }, { again: "*" }] }, limit: key, key: everybody }
 "#;
     let header = r#"- request_headers: { header_name: x-api-key, descriptor_key: key }"#;
     let twice = format!(

@@ -61,9 +61,9 @@ const RULES: &str = r#"
 version: 1
 policies:
   path: { quota: 12/h, algorithm: sliding-log }
-deny: [{ name: inside, only_if: { descriptor: { path: "/internal/*", remote_address: "*" } } }]
+deny: [{ name: inside, only_if: { descriptor: [{ path: "/internal/*" }, { remote_address: "*" }] } }]
 rules:
-  - { name: path, only_if: { domain: edge, descriptor: { path: /, remote_address: "*" } }, limit: path, key: descriptor }
+  - { name: path, only_if: { domain: edge, descriptor: [{ path: / }, { remote_address: "*" }] }, limit: path, key: descriptor }
 "#;
 
 #[tokio::test(flavor = "multi_thread")]

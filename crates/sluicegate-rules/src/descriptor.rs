@@ -29,7 +29,7 @@ const REMOTE_ADDRESS: &str = "remote_address";
 /// version: 1
 /// policies: { per-address: { quota: 10/s } }
 /// rules:
-///   - { name: address, only_if: { domain: edge, descriptor: { remote_address: "*" } }, limit: per-address, key: client }
+///   - { name: address, only_if: { domain: edge, descriptor: [{ remote_address: "*" }] }, limit: per-address, key: client }
 /// "#, &Variables::none())?;
 /// let rules = Rules::new(&MemoryStore::new(), file)?;
 ///

@@ -86,15 +86,22 @@
 //! for each limit. `sluicegate serve` answers them by these rules. A rule with `domain` or `descriptor` under `only_if` applies only to
 //! descriptors, under `deny` and `exempt` too; the rules are applied to each descriptor of a call by itself.
 //!
-//! `descriptor` names all entries of the descriptor, each with a value, a list of values, or a pattern in which `*` stands for any text. A
-//! list of entries, such as `[{ path: /upload }, { user: "*" }]`, must have the order of the proxy. The entry `"*": "*"` stands for any further
-//! ones, which limitador always allows. `client` and `peer` are the address in the
+//! `descriptor` names entries of the descriptor, each with a value, a list of values, a pattern in which `*` stands for any text, or `{ present: false }`:
+//!
+//! | `descriptor` | matches |
+//! |---|---|
+//! | `[{ path: /upload }, { user: "*" }]` | exactly these entries, in the order of the proxy, as in Envoy's own server |
+//! | `{ path: /upload, user: "*" }` | these among others, in any order, as in limitador |
+//! | `{ path: /upload, user: "*", "*": { present: false } }` | exactly these, in any order |
+//! | `[{ path: /upload }, { "*": "*" }]` | these first, and perhaps others behind them |
+//!
+//! `client` and `peer` are the address in the
 //! entry `remote_address`; if a rule reads it and it is not an address, the descriptor is refused. The entry `path` is compared as the
 //! path of a request is, without its query: `/login?a=b` and `//login` are `/login`, in keys too.
 //!
 //! | word | says |
 //! |---|---|
-//! | `key: descriptor` | a bucket for each domain with each combination of values, as in Envoy's own server |
+//! | `key: descriptor` | a bucket for each domain with each combination of values, of those entries that the rule names if there may be others |
 //! | `key: descriptor(user)` | a bucket for each value of that entry |
 //! | `quota_by: descriptor` in a policy | the `limit` that the proxy sends with a descriptor is the quota of its key |
 //! | `replaces: address` | the rule `address` applies to no descriptor of a call if this rule applies to one of them |

@@ -93,7 +93,7 @@
 //! version: 1
 //! policies: { per-address: { quota: 10/s } }
 //! rules:
-//!   - { name: address, only_if: { domain: edge, descriptor: { remote_address: "*" } }, limit: per-address, key: client }
+//!   - { name: address, only_if: { domain: edge, descriptor: [{ remote_address: "*" }] }, limit: per-address, key: client }
 //! ```
 //!
 //! | in the call | does |

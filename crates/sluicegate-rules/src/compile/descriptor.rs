@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 use sluicegate_core::Key;
 use sluicegate_core::key::KeyKind;
@@ -10,11 +11,11 @@ use sluicegate_tower::key::{Extraction, KeyForm, RequestView};
 use sluicegate_tower::limits::path::{Fold, Purpose, Sense};
 
 use super::paths::Comparison;
-use super::pattern::{TextPattern, texts_of};
+use super::pattern::FieldPattern;
 use crate::at::At;
 use crate::descriptor::{RequestDescriptor, is_path, meaning, meanings};
 use crate::error::Problems;
-use crate::schema::{Condition, DescriptorEntries, TextWanted};
+use crate::schema::{Condition, DescriptorEntries};
 use crate::shown::short;
 
 /// The domains and the entries that a descriptor must have.
@@ -22,14 +23,13 @@ use crate::shown::short;
 pub(super) struct DescriptorPattern {
     /// Domains; one of them must match; an empty list accepts any.
     domains: Vec<String>,
-    /// The entries, all of them, and others only if they say so; `None` accepts any.
+    /// `None` accepts any entries.
     pub entries: Option<EntriesPattern>,
 }
 
 /// The entries that a descriptor must have.
 pub(super) struct EntriesPattern {
-    /// Each key with its values; one of them must be present.
-    all: Vec<(String, Vec<TextPattern>)>,
+    all: Vec<(String, FieldPattern)>,
     /// Whether their order counts.
     is_in_order: bool,
     comparison: Comparison,
@@ -44,11 +44,14 @@ pub(super) enum NotDescribed<'a> {
     Entries(Vec<&'a str>, &'a EntriesPattern),
 }
 
+/// The entry that stands for all that are not named.
+const OTHERS: &str = "*";
+
 /// Finds keys in descriptors.
 #[derive(Clone)]
 pub(super) enum DescriptorKey {
-    /// The domain with all entries.
-    Whole,
+    /// The domain with all entries, or with those of these keys.
+    Whole(Option<Arc<[String]>>),
     /// The value of the entry with this key.
     Entry(String),
 }
@@ -101,16 +104,20 @@ impl EntriesPattern {
         problems: &mut Problems<'_>,
     ) -> Self {
         let DescriptorEntries { entries, is_in_order } = &given.value;
-        if entries.is_empty() {
-            problems.error(given.place, "no entry is named here: write them as { remote_address: \"*\" }");
-        }
-        let mut all: Vec<(String, Vec<TextPattern>)> = Vec::new();
-        let is_any = |value: &At<TextWanted>| matches!(&value.value, TextWanted::Text(text) if text == "*");
-        let is_more = |(key, values): &&(At<String>, At<TextWanted>)| {
-            key.value == "*" && values.each().iter().all(is_any)
-        };
-        let has_more = entries.iter().any(|entry| is_more(&entry));
-        for (key, values) in entries.iter().filter(|entry| !is_more(entry)) {
+        let mut all: Vec<(String, FieldPattern)> = Vec::new();
+        let mut has_more = !is_in_order;
+        for (key, wanted) in entries {
+            if key.value == OTHERS {
+                match FieldPattern::of(wanted, Fold::default(), problems) {
+                    FieldPattern::Absent => has_more = false,
+                    any if any == FieldPattern::any() => has_more = true,
+                    _ => problems.error(
+                        wanted.place,
+                        "\"*\" stands for further entries: write \"*\": \"*\", or \"*\": { present: false }",
+                    ),
+                }
+                continue;
+            }
             if !is_in_order && all.iter().any(|(known, _)| *known == key.value) {
                 let text = format!(
                     "the entry {:?} is there twice: write a list of entries, in the order of the proxy",
@@ -119,33 +126,58 @@ impl EntriesPattern {
                 problems.error(key.place, text);
             }
             let fold = if is_path(&key.value) { comparison.fold(sense) } else { Fold::default() };
-            all.push((key.value.clone(), texts_of(values, fold, problems)));
+            let wanted = FieldPattern::of(wanted, fold, problems);
+            if *is_in_order && wanted == FieldPattern::Absent {
+                problems.error(
+                    key.place,
+                    "a list names the entries that are there: write a map, as { a: { present: false } }",
+                );
+            }
+            all.push((key.value.clone(), wanted));
+        }
+        if all.is_empty() {
+            problems.error(given.place, "no entry is named here: write them as { remote_address: \"*\" }");
         }
         Self { all, is_in_order: *is_in_order, comparison, sense, has_more }
     }
 
     fn matches(&self, found: &[(String, String)]) -> bool {
-        let has = |(key, values): &(String, Vec<TextPattern>), (found, value): &(String, String)| {
-            let is_wanted = |text: Cow<'_, str>| values.iter().any(|one| one.matches(&text));
+        let has = |wanted: &FieldPattern, (key, value): &(String, String)| {
+            let is_wanted = |text: Cow<'_, str>| wanted.is_met_by([text]);
             let mut texts =
                 meanings(key, value, self.comparison.purpose, self.comparison.fold(self.sense)).into_iter();
             // An exemption must hold for sure, and so must everything within a `not` of other sections.
             let takes_any = (self.comparison.purpose == Purpose::Exempt) == (self.sense == Sense::NotIn);
-            key == found && if takes_any { texts.any(is_wanted) } else { texts.all(is_wanted) }
+            if takes_any { texts.any(is_wanted) } else { texts.all(is_wanted) }
         };
-        (found.len() == self.all.len() || self.has_more && found.len() > self.all.len())
-            && match self.is_in_order {
-                true => self.all.iter().zip(found).all(|(wanted, entry)| has(wanted, entry)),
-                false => self.all.iter().all(|wanted| found.iter().any(|entry| has(wanted, entry))),
+        let mut all = self.all.iter();
+        let others = found.iter().filter(|(key, _)| !self.all.iter().any(|(known, _)| known == key));
+        match self.is_in_order {
+            true => {
+                (found.len() == self.all.len() || self.has_more && found.len() > self.all.len())
+                    && all.zip(found).all(|((key, wanted), entry)| *key == entry.0 && has(wanted, entry))
             }
+            false => {
+                (self.has_more || others.count() == 0)
+                    && all.all(|(key, wanted)| {
+                        let mut entries = found.iter().filter(|entry| entry.0 == *key);
+                        match wanted {
+                            FieldPattern::Absent => entries.next().is_none(),
+                            FieldPattern::OneOf(_) => entries.any(|entry| has(wanted, entry)),
+                        }
+                    })
+            }
+        }
     }
 
     /// A key with values, one of which every matching descriptor has. `None` if no entry has values without `*`.
-    pub(super) fn exact(&self) -> Option<(&str, impl Iterator<Item = &str>)> {
-        let is_exact =
-            |(_, values): &&(String, Vec<TextPattern>)| values.iter().all(|value| value.exact().is_some());
-        let (key, values) = self.all.iter().find(is_exact)?;
-        Some((key, values.iter().filter_map(TextPattern::exact)))
+    pub(super) fn exact(&self) -> Option<(&str, Vec<&str>)> {
+        self.all.iter().find_map(|(key, wanted)| Some((&**key, wanted.exact()?)))
+    }
+
+    /// The keys of the entries that a bucket of this rule is for: those that are named, if others may be there.
+    pub(super) fn keys(&self) -> Option<Arc<[String]>> {
+        self.has_more.then(|| self.all.iter().map(|(key, _)| key.clone()).collect())
     }
 }
 
@@ -155,11 +187,11 @@ impl KeyExtractor for DescriptorKey {
             return Extraction::missing("the request is not a descriptor");
         };
         match self {
-            Self::Whole => {
+            Self::Whole(keys) => {
                 let domain = Key::from(described.domain());
-                let entries = described.entries().iter();
                 Extraction::found(
-                    entries.fold(domain, |key, (name, value)| key.and(&**name).and(&*meaning(name, value))),
+                    entries_of(described, keys)
+                        .fold(domain, |key, (name, value)| key.and(name).and(&*meaning(name, value))),
                 )
             }
             Self::Entry(name) => match described.value(name) {
@@ -175,7 +207,7 @@ impl KeyExtractor for DescriptorKey {
 
     fn forms(&self) -> Vec<KeyForm> {
         match self {
-            Self::Whole => vec![KeyForm::several()],
+            Self::Whole(_) => vec![KeyForm::several()],
             Self::Entry(_) => vec![KeyForm::text()],
         }
     }
@@ -186,14 +218,23 @@ impl DescriptorKey {
     pub(super) fn name(&self, request: RequestView<'_>) -> Option<String> {
         let described = RequestDescriptor::of(request)?;
         match self {
-            Self::Whole => {
-                let entries = described.entries().iter();
-                let entries = entries.map(|(key, value)| format!("{key}={}", meaning(key, value)));
+            Self::Whole(keys) => {
+                let entries =
+                    entries_of(described, keys).map(|(key, value)| format!("{key}={}", meaning(key, value)));
                 Some(entries.collect::<Vec<_>>().join(","))
             }
             Self::Entry(name) => described.value(name).map(|value| meaning(name, value).into_owned()),
         }
     }
+}
+
+/// The entries of a descriptor with these keys.
+fn entries_of<'a>(
+    described: &'a RequestDescriptor,
+    keys: &Option<Arc<[String]>>,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let entries = described.entries().iter().map(|(key, value)| (&**key, &**value));
+    entries.filter(move |(key, _)| keys.as_ref().is_none_or(|keys| keys.iter().any(|known| known == key)))
 }
 
 impl fmt::Display for NotDescribed<'_> {
@@ -214,12 +255,14 @@ impl fmt::Display for NotDescribed<'_> {
 /// Writes the entries as in a file.
 impl fmt::Display for EntriesPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entry = |(key, values): &(String, Vec<TextPattern>)| {
-            let values: Vec<String> = values.iter().map(ToString::to_string).collect();
-            format!("{key}: {}", values.join(" or "))
+        let others = match (self.is_in_order, self.has_more) {
+            (true, true) => Some("*: *"),
+            (false, false) => Some("*: absent"),
+            _ => None,
         };
-        let more = self.has_more.then(|| "*: *".to_owned());
-        let entries: Vec<String> = self.all.iter().map(entry).chain(more).collect();
-        write!(f, "{{ {} }}", entries.join(", "))
+        let entries = self.all.iter().map(|(key, wanted)| format!("{key}: {wanted}"));
+        let entries: Vec<String> = entries.chain(others.map(str::to_owned)).collect();
+        let entries = entries.join(", ");
+        if self.is_in_order { write!(f, "[{entries}]") } else { write!(f, "{{ {entries} }}") }
     }
 }

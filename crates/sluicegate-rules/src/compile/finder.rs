@@ -98,7 +98,7 @@ impl Finder {
                 match pattern.entries.as_ref().and_then(|entries| entries.exact()) {
                     Some((key, values)) => {
                         let known = finder.entries.entry(key.to_owned()).or_default();
-                        values.for_each(|value| add(known, value.to_owned(), place));
+                        values.into_iter().for_each(|value| add(known, value.to_owned(), place));
                     }
                     None => finder.descriptors.push(place),
                 }

@@ -191,12 +191,18 @@ impl PathWanted {
 }
 
 impl FieldPattern {
-    pub(super) fn of(given: &At<TextWanted>, problems: &mut Problems<'_>) -> Self {
+    /// The texts are compared with texts that the fold was applied to.
+    pub(super) fn of(given: &At<TextWanted>, fold: Fold, problems: &mut Problems<'_>) -> Self {
         match &given.value {
             TextWanted::Presence(false) => Self::Absent,
-            TextWanted::Presence(true) => Self::OneOf(vec![TextPattern::of_parts("*")]),
-            _ => Self::OneOf(texts_of(given, Fold::default(), problems)),
+            TextWanted::Presence(true) => Self::any(),
+            _ => Self::OneOf(texts_of(given, fold, problems)),
         }
+    }
+
+    /// Any text.
+    pub(super) fn any() -> Self {
+        Self::OneOf(vec![TextPattern::of_parts("*")])
     }
 
     /// Whether the texts of a field meet it.
@@ -217,8 +223,8 @@ impl FieldPattern {
     }
 }
 
-/// The patterns of a text or a list. An empty list is a mistake. The texts are compared with texts that the fold was applied to.
-pub(super) fn texts_of(given: &At<TextWanted>, fold: Fold, problems: &mut Problems<'_>) -> Vec<TextPattern> {
+/// The patterns of a text or a list. An empty list is a mistake.
+fn texts_of(given: &At<TextWanted>, fold: Fold, problems: &mut Problems<'_>) -> Vec<TextPattern> {
     let texts = given.each();
     if texts.is_empty() {
         problems
@@ -252,6 +258,17 @@ impl fmt::Display for TextPattern {
         match self {
             Self::Parts(parts) => f.write_str(&parts.join("*")),
             Self::Regex(regex) => regex.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for FieldPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OneOf(wanted) => {
+                f.write_str(&wanted.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "))
+            }
+            Self::Absent => f.write_str("absent"),
         }
     }
 }

@@ -77,6 +77,8 @@ struct RuleKey {
     /// `None` if a word is wrong, which is reported.
     key: Option<KeyWords>,
     words: Vec<At<String>>,
+    /// The entries of a descriptor that are its key.
+    entries: Option<Arc<[String]>>,
 }
 
 /// Words for keys that a client has only a few of.
@@ -141,7 +143,9 @@ impl<'a> RuleReader<'a> {
     ) -> Option<Rule> {
         let given = &rule.value;
         let only_if = given.only_if.as_ref().map(|condition| self.matcher(condition, comparison, problems));
-        let key = self.key(given, problems);
+        let entries =
+            only_if.as_ref().and_then(|matcher| matcher.descriptor.as_ref()?.entries.as_ref()?.keys());
+        let key = self.key(given, entries, problems);
         let limits = self.limits(given, key.key.as_ref(), problems);
         self.note_key(given, &limits, &key);
         let asks = self.asks(given, &limits, &key, problems);
@@ -195,7 +199,7 @@ impl<'a> RuleReader<'a> {
     }
 
     /// The key of a rule. A request whose body cannot be read has none if the rule needs a field of the body.
-    fn key(&self, given: &RuleEntry, problems: &mut Problems<'_>) -> RuleKey {
+    fn key(&self, given: &RuleEntry, entries: Option<Arc<[String]>>, problems: &mut Problems<'_>) -> RuleKey {
         let given_words = given.key.all();
         if given_words.is_empty() {
             problems.error(given.key.place, "a rule has a key, as client or everybody");
@@ -212,7 +216,10 @@ impl<'a> RuleReader<'a> {
             || condition.is_some_and(|condition| !condition.value.body_fields().is_empty());
         self.body_fields.borrow_mut().extend(fields);
         let key = key.map(|key| if reads_body { key.rejecting_unreadable() } else { key });
-        RuleKey { key, words }
+        let is_descriptor = |word: &At<String>| word.value.split(JOINED).any(|part| part == "descriptor");
+        let entries = entries.filter(|_| words.iter().any(is_descriptor));
+        let key = entries.as_ref().and_then(|entries| Some(key.as_ref()?.of_entries(entries))).or(key);
+        RuleKey { key, words, entries }
     }
 
     /// Notes a key that clients choose freely, and whether a rule for all requests has another one.
@@ -247,7 +254,10 @@ impl<'a> RuleReader<'a> {
         let on_missing_key = option(given.on_missing_key.as_ref(), problems);
         Some(RuleAsks {
             limits: texts(&limits.names),
-            keys: texts(&key.words),
+            keys: texts(&key.words)
+                .into_iter()
+                .chain(key.entries.iter().flat_map(|keys| keys.to_vec()))
+                .collect(),
             shared_by: given.share.as_ref().map(|_| given.name.value.clone()),
             cost: cost?,
             refund_if,

@@ -50,7 +50,7 @@ pub(crate) struct Rule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RuleAsks {
     pub limits: Vec<String>,
-    /// The words of its key.
+    /// The words of its key, and the entries of a descriptor that are its key.
     pub keys: Vec<String>,
     /// The rule itself, if it has a share, which belongs to it alone.
     pub shared_by: Option<String>,

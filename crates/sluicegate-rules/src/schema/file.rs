@@ -352,8 +352,9 @@ pub(crate) struct Condition {
     /// descriptors, and about no request.
     #[serde(default, deserialize_with = "said")]
     pub domain: Option<At<OneOrMany>>,
-    /// The entries that a descriptor must have, no more and no fewer, each with a value, a list of values, `prefix*`, `"*"` or `{ regex: .. }`: as names in
-    /// any order, or as a list in the order of the proxy. The entry `"*": "*"` stands for any further ones.
+    /// The entries that a descriptor must have, each with a value, a list of values, `prefix*`, `"*"`, `{ regex: .. }` or `{ present: false }`: as names,
+    /// among others and in any order; or as a list, exactly these and in the order of the proxy. The entry `"*"` stands for all others: `"*": "*"` if they may
+    /// be there, `"*": { present: false }` if not.
     #[serde(default, deserialize_with = "said")]
     pub descriptor: Option<At<DescriptorEntries>>,
     /// A condition that must not hold.

@@ -256,10 +256,10 @@ async fn descriptors_of_a_call_are_decided_together_as_by_grpc() {
     let rules = "
 version: 1
 policies: { address: { quota: 5/h }, path: { quota: 2/h } }
-deny: [{ name: banned, only_if: { descriptor: { user: eve } } }]
+deny: [{ name: banned, only_if: { descriptor: [{ user: eve }] } }]
 rules:
-  - { name: address, only_if: { domain: edge, descriptor: { remote_address: '*' } }, limit: address, key: client }
-  - { name: path, only_if: { domain: edge, descriptor: { path: /login, remote_address: '*' } }, limit: path, key: client }
+  - { name: address, only_if: { domain: edge, descriptor: [{ remote_address: '*' }] }, limit: address, key: client }
+  - { name: path, only_if: { domain: edge, descriptor: [{ path: /login }, { remote_address: '*' }] }, limit: path, key: client }
 ";
     let served = Served::with(rules, |builder| builder).await;
     let entry = |key: &str, value: &str| json!({ "key": key, "value": value });

@@ -31,11 +31,11 @@ policies:
   spent: { quota: 10/h, quota_by: descriptor }
   tried: { quota: 1/h, mode: shadow }
   shown: { quota: 1/h, hidden: true }
-deny: [{ name: banned, only_if: { descriptor: { user: eve } } }]
-exempt: [{ name: staff, only_if: { descriptor: { user: staff } } }]
+deny: [{ name: banned, only_if: { descriptor: [{ user: eve }] } }]
+exempt: [{ name: staff, only_if: { descriptor: [{ user: staff }] } }]
 rules:
-  - { name: user, only_if: { domain: edge, descriptor: { user: "*" } }, limit: user, key: descriptor }
-  - { name: path, only_if: { domain: edge, descriptor: { path: "*" } }, limit: path, key: descriptor(path), cost: 2 }
+  - { name: user, only_if: { domain: edge, descriptor: [{ user: "*" }] }, limit: user, key: descriptor }
+  - { name: path, only_if: { domain: edge, descriptor: [{ path: "*" }] }, limit: path, key: descriptor(path), cost: 2 }
   - { name: spent, only_if: { domain: spend }, limit: spent, key: descriptor }
   - { name: tried, only_if: { domain: tried }, limit: tried, key: descriptor }
   - { name: shown, only_if: { domain: shown }, limit: shown, key: descriptor }

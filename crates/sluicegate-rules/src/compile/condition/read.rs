@@ -198,7 +198,7 @@ fn patterns<N>(
 ) -> Vec<(N, FieldPattern)> {
     let fields = given.as_ref().map_or(&[][..], |fields| &fields.value.0);
     let read = fields.iter().filter_map(|(name, wanted)| {
-        let wanted = FieldPattern::of(wanted, problems);
+        let wanted = FieldPattern::of(wanted, Fold::default(), problems);
         let read = name_of(&name.value).map_err(|error| problems.error(name.place, error.problem())).ok();
         read.map(|name| (name, wanted))
     });

@@ -143,7 +143,7 @@ impl Keys {
         let mut wrong = |error: ConfigError| problems.error(word.place, error.problem());
         match (&*word.value, call(&word.value)) {
             ("everybody", _) => Some(Word::Everybody),
-            ("descriptor", _) => Some(Word::Descriptor(DescriptorKey::Whole)),
+            ("descriptor", _) => Some(Word::Descriptor(DescriptorKey::Whole(None))),
             (name, _) if self.given.iter().any(|given| given == name) => {
                 Some(Word::OfProgram(name.to_owned()))
             }

@@ -49,6 +49,11 @@ impl KeyWords {
         Self(self.0.iter().map(|word| word.given(keys)).collect())
     }
 
+    /// The words in a rule about descriptors with these entries.
+    pub(in crate::compile) fn of_entries(&self, keys: &Arc<[String]>) -> Self {
+        Self(self.0.iter().map(|word| word.of_entries(keys)).collect())
+    }
+
     /// The words, before which requests are refused whose bodies cannot be read, if they are to be.
     pub(in crate::compile) fn rejecting_unreadable(&self) -> Self {
         Self([Word::Plain(Arc::new(RejectUnreadable))].into_iter().chain(self.0.iter().cloned()).collect())
@@ -75,6 +80,16 @@ impl Word {
                 keys.get(name).map_or_else(|| self.clone(), |key| Self::Plain(Arc::clone(key)))
             }
             Self::Each(words) => Self::Each(words.iter().map(|word| word.given(keys)).collect()),
+            word => word.clone(),
+        }
+    }
+
+    fn of_entries(&self, keys: &Arc<[String]>) -> Self {
+        match self {
+            Self::Descriptor(DescriptorKey::Whole(_)) => {
+                Self::Descriptor(DescriptorKey::Whole(Some(Arc::clone(keys))))
+            }
+            Self::Each(words) => Self::Each(words.iter().map(|word| word.of_entries(keys)).collect()),
             word => word.clone(),
         }
     }
