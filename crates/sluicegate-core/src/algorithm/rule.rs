@@ -419,7 +419,7 @@ fn missing(algorithm: Algorithm, quota: Quota) -> Result<u64, ConfigError> {
     let (Some(start), burst) = (quota.start(), quota.burst_size()) else { return Ok(0) };
     let Some(missing) = burst.checked_sub(start) else {
         let problem = format!(
-            "{quota} starts a key with {start} units, and its burst is {burst}: use at most the burst"
+            "{quota} starts a key with {start} units, and its burst is {burst}: more than a burst cannot be given once, because a key at rest is forgotten and would get it again; start with at most {burst}, or use burst {start}"
         );
         return Err(ConfigError::new(ConfigErrorKind::Quota, problem));
     };
