@@ -400,3 +400,26 @@ fn an_upstream_that_is_no_server_is_told_apart_from_one() {
         assert!(error.contains(problem), "{error}");
     }
 }
+
+/// A key of the route needs a router in front of the rules.
+#[tokio::test]
+async fn a_key_of_the_route_is_one_bucket_for_all_of_its_paths() {
+    let text = "version: 1
+policies: { api: { quota: 2/h } }
+rules: [{ name: all, limit: api, key: route, on_missing_key: 404 }]";
+    let file = RulesFile::parse("rules.yaml", text, &Variables::none()).unwrap();
+    let rules = Rules::new(MemoryStore::new(), file).unwrap();
+    let hello = || get(async || "hello");
+    let app = Router::new().route("/users/{id}", hello()).route("/users/{id}/name", hello());
+    let address = serve(app.fallback(async || "hello").layer(rules.layer())).await;
+    let mut client = Client::connect(address).await;
+    for (path, expected) in [
+        ("/users/1", 200),
+        ("/users/2?x=1", 200),
+        ("/users/3", 429),
+        ("/users/3/name", 200),
+        ("/elsewhere", 404),
+    ] {
+        assert_eq!(client.get(path).await.status(), expected, "{path}");
+    }
+}
