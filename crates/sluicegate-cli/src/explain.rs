@@ -1,5 +1,6 @@
 //! `sluicegate explain`.
 
+use std::io::{self, Read as _};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,12 +33,16 @@ pub(crate) struct ExplainedRequest {
     /// A header field; may be given several times.
     #[arg(short = 'H', value_name = "NAME: VALUE", value_parser = field)]
     header: Vec<(HeaderName, HeaderValue)>,
+    /// The body, from a file or, as "-", from standard input, for rules that look at
+    /// bodies; say its Content-Type by -H if it is a form.
+    #[arg(long, value_name = "FILE")]
+    body: Option<PathBuf>,
     /// The address of the peer of the connection.
     #[arg(long, value_name = "IP")]
     peer: Option<IpAddr>,
     /// A descriptor of Envoy's rate limit protocol instead of a request, as
     /// remote_address=192.0.2.7,path=/login; several form one call.
-    #[arg(long, value_name = "KEY=VALUE,..", requires = "domain", value_parser = descriptor, conflicts_with_all = ["method", "url", "header", "peer"])]
+    #[arg(long, value_name = "KEY=VALUE,..", requires = "domain", value_parser = descriptor, conflicts_with_all = ["method", "url", "header", "body", "peer"])]
     descriptor: Vec<Descriptor>,
     /// The domain of the descriptors.
     #[arg(long, value_name = "DOMAIN", requires = "descriptor")]
@@ -66,10 +71,10 @@ fn descriptor(text: &str) -> Result<Descriptor, String> {
 pub(crate) fn run(asked: &ExplainedRequest) -> Result<String, String> {
     let variables = Variables::environment().or_placeholders();
     let file = RulesFile::read(&asked.rules, &variables).map_err(|error| error.to_string())?;
-    let requests = asked.requests();
+    let (mut requests, body) = (asked.requests(), asked.read_body()?);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("no runtime can be started: {error}"))?;
-    let explained = runtime.block_on(explain(file, &requests, asked.store))?;
+    let explained = runtime.block_on(explain(file, &mut requests, body.as_deref(), asked.store))?;
     if asked.store && !explained.iter().all(is_answered) {
         return Err(format!("{}: error: its store gave no answer in time", asked.rules.display()));
     }
@@ -89,6 +94,18 @@ pub(crate) fn run(asked: &ExplainedRequest) -> Result<String, String> {
 }
 
 impl ExplainedRequest {
+    fn read_body(&self) -> Result<Option<Vec<u8>>, String> {
+        let Some(path) = &self.body else { return Ok(None) };
+        let read = match path.as_os_str() == "-" {
+            true => {
+                let mut body = Vec::new();
+                io::stdin().read_to_end(&mut body).map(|_| body)
+            }
+            false => std::fs::read(path),
+        };
+        read.map(Some).map_err(|error| format!("{}: error: the body cannot be read: {error}", path.display()))
+    }
+
     /// The request, or one for each descriptor.
     fn requests(&self) -> Vec<http::Request<()>> {
         if let Some(domain) = &self.domain {
@@ -108,7 +125,8 @@ impl ExplainedRequest {
 /// Explains with the state in the file's store, or, without connecting, as if nothing had been spent.
 async fn explain(
     file: RulesFile,
-    requests: &[http::Request<()>],
+    requests: &mut [http::Request<()>],
+    body: Option<&[u8]>,
     asks_store: bool,
 ) -> Result<Vec<Explained>, String> {
     let store = match asks_store {
@@ -121,7 +139,10 @@ async fn explain(
     let rules = rules.map_err(|error| error.to_string())?;
     let mut explained = Vec::with_capacity(requests.len());
     for request in requests {
-        explained.push(rules.explain(request).await);
+        if let Some(body) = body {
+            rules.read_body(request, body);
+        }
+        explained.push(rules.explain(&*request).await);
     }
     Ok(explained)
 }

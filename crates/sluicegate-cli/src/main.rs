@@ -44,7 +44,7 @@ enum Command {
     },
     /// Say which limits apply to a request, and why; as if nothing had been spent,
     /// unless --store is given.
-    Explain(explain::ExplainedRequest),
+    Explain(Box<explain::ExplainedRequest>),
     Replay(Box<replay::ReplayArguments>),
     Inspect(inspect::InspectArguments),
     Serve(Box<serve::ServeArguments>),

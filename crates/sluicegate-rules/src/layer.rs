@@ -61,7 +61,7 @@ use crate::rooms::RoomsLayer;
 ///
 /// | status | because |
 /// |---|---|
-/// | 429 | a limit has no room, or no permit came in time |
+/// | 429, or the `status` of the rule or the policy | a limit has no room, or no permit came in time; of several limits, the one with the longest wait decides |
 /// | 403, or the `status` of the rule | a rule under `deny` |
 /// | the status of `on_missing_key` | the request has no such key |
 /// | 400 | its path has dots, and its readings meet different rules that may spend from one policy |
@@ -106,8 +106,8 @@ impl RulesLayer {
         DeferringRulesLayer { layer: self, parts }
     }
 
-    /// This layer, which also reads the fields of requests' bodies that the file uses, such as `{ body: { model: large } }`, and delays
-    /// these bodies if a rule has `bandwidth: up`. The inner service gets bodies of another type,
+    /// This layer, which also reads the fields of requests' bodies that the file uses, such as `{ body: { model: large } }`, counts their bytes for
+    /// `cost: { bytes: request, .. }`, and delays these bodies if a rule has `bandwidth: up`. The inner service gets bodies of another type,
     /// [`PacedBody`](sluicegate_tower::bandwidth::PacedBody) of [`ReadBody`](sluicegate_tower::request_fields::ReadBody).
     ///
     /// Without this, no request has such a field, and no upload is held, and the log says so once. A file without such words changes nothing: no body is read or held.
@@ -219,12 +219,8 @@ struct UnreadNeeds {
 impl Unread {
     /// Notes the file in force.
     pub(crate) fn follow(&self, file: &Compiled) {
-        let fields = (!file.body_fields.is_empty()).then(|| {
-            let fields: Vec<String> = file.body_fields.iter().map(|field| format!("{field:?}")).collect();
-            format!("the fields {} of requests' bodies", fields.join(", "))
-        });
         let uploads = file.holds_requests().then(|| "the bandwidth of requests' bodies".to_owned());
-        let needs: Vec<String> = fields.into_iter().chain(uploads).collect();
+        let needs: Vec<String> = file.reads.iter().cloned().chain(uploads).collect();
         self.change(|state| {
             state.needs = (!needs.is_empty()).then(|| needs.join(" and "));
             state.of_responses = file.needs_of_responses();

@@ -111,7 +111,7 @@
 //! # Fields of bodies
 //! `only_if: { body: { model: large } }`, the key `body(model)` and `cost: { json: max_tokens, .. }` read fields of the request's JSON body,
 //! or of a form (`application/x-www-form-urlencoded`); write nested names with dots. [`RulesLayer::reading_requests`] reads up to 256 KiB of a body before the request is
-//! decided, for 5 seconds at most, and passes the body on unchanged. In a layer that reads no bodies, and in tools, all fields are missing.
+//! decided, for 5 seconds at most, and passes the body on unchanged. In a layer that reads no bodies, and in tools, all fields are missing; [`Rules::read_body`] gives a tool's body to the rules.
 //!
 //! A client must not choose whether a limit applies. A body that cannot be read, because it is compressed, neither JSON nor a form, too long or too slow,
 //! may have any value in each field: all conditions of rules and denials on it hold, and those of exemptions do not; within a group it does not
@@ -182,6 +182,7 @@
 //! | `quota_by`, `overrides` | which keys have [quotas of their own](#keys-with-quotas-of-their-own-quota_by-and-overrides) | none |
 //! | `algorithm` | the algorithm, by the names of [`Algorithm`](sluicegate_core::Algorithm); a quota may name its own, as in `[100/min, 10000/d by token-bucket-aligned]` | `gcra` |
 //! | `mode` | `enforce`, `shadow` (counts but refuses no request) or `off` | `enforce` |
+//! | `status` | the status of refusals, unless the rule has a `status`; of several limits without room, the one with the longest wait decides | 429 |
 //! | `on_exceeded` | `deny`, or a wait such as `wait 5s`; `room` makes it a [waiting room](#waiting-rooms-on_exceeded-room) | `deny` |
 //! | `count_rejected` | `true` if refused requests spend too: a client that continues after a refusal has to pause | `false` |
 //! | `suspend` | refuses a key outright if it continues after many refusals | never |
@@ -269,7 +270,9 @@
 //!
 //! # How much it costs: `cost`, `share`, `refund_if` and `settle`
 //! A request spends `cost` units of each limit of its rule. Default: 1. If a header field gives the cost, a value that is not a number
-//! costs `max`, and a request without the field costs `missing`; `{ json: max_tokens, .. }` does the same with a [field of the body](#fields-of-bodies). `min` and `missing` have to fit into each burst, and `check` warns about a
+//! costs `max`, and a request without the field costs `missing`; `{ json: max_tokens, .. }` does the same with a [field of the body](#fields-of-bodies).
+//! `{ bytes: request, min: 1, max: 1_000_000 }` is the length of the body: [`RulesLayer::reading_requests`] reads a body whose length is not stated, and one of
+//! more than 256 KiB costs `max`; without it, `Content-Length` states the length, and in doubt a request costs `max`. `min` and `missing` have to fit into each burst, and `check` warns about a
 //! `max` that does not. `share: 1/10` gives a rule a part of a budget, as a policy of its own. `refund_if` gives the units back after
 //! responses with these statuses.
 //!

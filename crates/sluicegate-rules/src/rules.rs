@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use http::Request;
 use sluicegate_core::Store;
 use sluicegate_core::limiter::Overrides;
 use sluicegate_core::store::IntoStore;
@@ -213,9 +214,6 @@ impl Rules {
         let (limits, in_flight) = (LimitsHandle::new(limits), InFlightHandle::new([]));
         let deferring = deferral.zip(split).map(|(deferral, split)| Deferring::new(deferral, split));
         in_flight.swap_with(at_once.before(&limits));
-        let fields = RequestFieldsLayer::new(&file.compiled.body_fields)
-            .map_err(|error| RulesError::of_file(&file.name, &error.to_string()))?
-            .on_unreadable(file.compiled.on_unreadable_body);
         let unread = Arc::<Unread>::default();
         unread.follow(&file.compiled);
         in_force.read = text.map(|text| FileContents { text, files: file.compiled.files.clone() });
@@ -224,7 +222,7 @@ impl Rules {
             doors: RoomsLayer::new(doors),
             limits,
             in_flight,
-            fields,
+            fields: file.compiled.fields.clone(),
             unread,
             source,
             leases,
@@ -268,8 +266,7 @@ impl Rules {
         // A request that waits for a permit continues to the limits that it began with.
         self.0.in_flight.swap_with(at_once.before(&self.0.limits));
         self.0.doors.swap(doors);
-        // The fields were read as paths when the file was.
-        _ = self.0.fields.swap(&file.compiled.body_fields, file.compiled.on_unreadable_body);
+        self.0.fields.swap(&file.compiled.fields);
         self.0.unread.follow(&file.compiled);
         in_force.error = None;
         // The open store stays in use until the next start.
@@ -368,6 +365,34 @@ impl Rules {
             (self.limits(), Arc::clone(&explainer))
         };
         explainer.explain(&limits, request.into()).await
+    }
+
+    /// Adds what the rules read in this body to a request without one, before it is [explained](Self::explain) or
+    /// [decided](Self::limits): for tools.
+    ///
+    /// ```
+    /// use http::Request;
+    /// use sluicegate_core::MemoryStore;
+    /// use sluicegate_rules::{Rules, RulesFile, Variables};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let file = RulesFile::parse("rules.yaml", "
+    /// version: 1
+    /// policies: { upload: { quota: 1MB/min } }
+    /// rules: [{ name: all, limit: upload, key: everybody, cost: { bytes: request, min: 1, max: 1_000_000 } }]
+    /// ", &Variables::none())?;
+    /// let rules = Rules::new(&MemoryStore::new(), file)?;
+    ///
+    /// let mut request = Request::post("/").body(())?;
+    /// rules.read_body(&mut request, b"twelve bytes");
+    /// assert!(rules.explain(&request).await.to_string().contains("asks 12 of upload"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn read_body(&self, request: &mut Request<()>, body: &[u8]) {
+        let fields = self.0.fields.find(request.headers(), body);
+        request.extensions_mut().insert(fields);
     }
 
     /// The store of the rules, for other uses of it: policies of code, overrides, a status page.

@@ -30,6 +30,8 @@ pub(crate) struct LimiterAsk {
     pub(crate) limiter: RateLimiter,
     pub(crate) key: Key,
     pub(crate) cost: u64,
+    /// The index of its limit, if the rules ask.
+    pub(crate) limit: Option<usize>,
 }
 
 impl LimiterAsks {
@@ -41,7 +43,8 @@ impl LimiterAsks {
         let (mut asks, mut refuses) = (Self::default(), false);
         let meeting = limits.meet(request, |met| match met.asks {
             Ok(ask) => {
-                let asked = LimiterAsk { limiter: ask.limiter.clone(), key: ask.key.clone(), cost: ask.cost };
+                let (limiter, key) = (ask.limiter.clone(), ask.key.clone());
+                let asked = LimiterAsk { limiter, key, cost: ask.cost, limit: Some(met.limit) };
                 if ask.is_enforced { asks.asks.push(asked) } else { asks.shadow.push(asked) }
             }
             Err(_) => refuses = true,
@@ -99,7 +102,7 @@ impl LimiterAsks {
 
     /// Checks the policies in shadow mode, after the others have allowed the request. Their answers are only counted.
     pub(crate) fn check_shadows(&self) {
-        for LimiterAsk { limiter, key, cost } in &self.shadow {
+        for LimiterAsk { limiter, key, cost, .. } in &self.shadow {
             if let Err(later) = limiter.check(key).cost(*cost).now() {
                 tokio::spawn(later);
             }
@@ -109,6 +112,11 @@ impl LimiterAsks {
     /// The decision, labelled with its policies.
     pub(crate) fn label(&self, decision: Decision) -> Decided {
         Decided::new(decision, policies(self.asks.iter().map(|asked| &asked.limiter)))
+    }
+
+    /// The index of the limit that decided, if the rules asked.
+    pub(crate) fn deciding_limit(&self, decision: &Decision) -> Option<usize> {
+        self.asks.get(decision.deciding().policy_index())?.limit
     }
 
     /// The receipts of the units that were spent, each with its limiter and key.

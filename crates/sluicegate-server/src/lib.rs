@@ -80,7 +80,8 @@
 //! | Envoy's rate limit service | every status of gRPC | `UNAVAILABLE` if the store is away and no policy says what then; `UNAUTHENTICATED` without its secret; `DEADLINE_EXCEEDED` |
 //! | Caddy, Traefik | none: they refuse whatever is not 2xx | |
 //!
-//! A refusal whose own status is one of them, such as 503 of a full queue, has it in `X-Sluicegate-Status`.
+//! A refusal whose own status is one of them, such as 503 of a full queue or a `status` of the rules, has it in `X-Sluicegate-Status`. From nginx, the
+//! length of the body comes in `X-Original-Content-Length`.
 //!
 //! The peer of the request is the last address in `X-Forwarded-For`, which the proxy appends; the rest of the field is what its peer sent,
 //! and counts as `clients` of the rules file says. Without the field, a rule whose key is an address answers 500.

@@ -4,7 +4,8 @@
 mod serve;
 mod store;
 
-use std::process::{Command, Output};
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluicegate"));
@@ -142,6 +143,33 @@ fn explain_answers_for_each_descriptor_of_a_call() {
     assert!(explained.contains("  login: asks 1 of login: 5/min (gcra)"), "{explained}");
     let usage = printed(&run(&["explain", "--rules", "descriptors.yaml", "--descriptor", "a=b"]));
     assert!(usage.starts_with("2\n") && usage.contains("--domain"), "{usage}");
+}
+
+#[test]
+fn explain_reads_a_body_from_a_file_or_from_standard_input() {
+    let body = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("body.json");
+    std::fs::write(&body, r#"{"model": "large", "max_tokens": 300}"#).expect("the body is written");
+    let explain = |arguments: &[&str], body: &[u8]| {
+        let arguments = [&["explain", "--rules", "body.yaml", "POST", "/"], arguments].concat();
+        let mut child = command(&arguments);
+        child.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = child.spawn().expect("the command runs");
+        // One that reads no body may have ended.
+        _ = child.stdin.take().expect("it is piped").write_all(body);
+        printed(&child.wait_with_output().expect("it ends"))
+    };
+    let path = body.to_str().expect("it is text");
+    let explained = explain(&["--body", path], b"");
+    assert!(explained.contains("asks 300 of tokens: 1000/min (gcra)"), "{explained}");
+    assert!(explained.contains("asks 37 of bytes"), "{explained}");
+    let form = ["-H", "content-type: application/x-www-form-urlencoded", "--body", "-"];
+    let explained = explain(&form, b"model=small");
+    assert!(explained.contains("tokens: not asked: field model of the body is not what"), "{explained}");
+    assert!(explained.contains("asks 11 of bytes"), "{explained}");
+    let explained = explain(&["--body", "-"], b"no json");
+    assert!(explained.contains("asks 400 of tokens"), "in doubt the most: {explained}");
+    let missing = explain(&["--body", "no.json"], b"");
+    assert!(missing.starts_with("1\nno.json: error: the body cannot be read"), "{missing}");
 }
 
 /// It once made room for as many keys as the service has, a hundred gigabytes here.

@@ -14,7 +14,7 @@ use sluicegate_tower::in_flight::{InFlightLimit, InFlightLimits};
 use sluicegate_tower::key::RequestView;
 use sluicegate_tower::limits::path::has_dots;
 use sluicegate_tower::limits::{Choose, Group, Limits, Selected};
-use sluicegate_tower::request_fields::OnUnreadable;
+use sluicegate_tower::request_fields::RequestFieldsLayer;
 use sluicegate_tower::respond::HeaderFields;
 use sluicegate_tower::room::Door;
 use smallvec::SmallVec;
@@ -52,14 +52,21 @@ pub(crate) struct Compiled {
     pub sections: Sections,
     /// The status of each denial.
     pub(super) statuses: Arc<[StatusCode]>,
+    pub(super) refusals: Arc<Refusals>,
     pub rules: Arc<[Rule]>,
     pub rooms: Vec<FileRoom>,
-    /// The fields of requests' bodies that the file uses.
-    pub body_fields: Vec<String>,
-    /// The treatment of requests whose bodies cannot be read.
-    pub on_unreadable_body: OnUnreadable,
+    /// Reads the fields of requests' bodies that the file uses, and their lengths.
+    pub fields: RequestFieldsLayer,
+    /// The parts of requests' bodies that it reads, in words.
+    pub reads: Vec<String>,
     /// Whether requests skip these rooms, as in a tool.
     pub is_without_rooms: bool,
+}
+
+/// The statuses of refusals that are not 429, by the names of rules and of policies.
+pub(super) struct Refusals {
+    pub of_rules: HashMap<String, StatusCode>,
+    pub of_policies: HashMap<String, StatusCode>,
 }
 
 /// A part of the limits of a file.
@@ -96,7 +103,11 @@ impl Compiled {
         for rule in &*self.rules {
             all = all.and(group_of(rule, &sections, keys, part)?);
         }
-        let mut builder = Limits::builder(all).headers(self.headers);
+        let refusals = Arc::clone(&self.refusals);
+        let mut builder = Limits::builder(all).headers(self.headers).refuse_with(move |rule, policy| {
+            let of_rule = rule.and_then(|rule| refusals.of_rules.get(rule));
+            of_rule.or_else(|| refusals.of_policies.get(policy.name())).copied()
+        });
         if sections.may_refuse() {
             let (sections, statuses) = (sections.clone(), Arc::clone(&self.statuses));
             builder = builder.deny_with(move |request| match sections.deny.first(request) {
@@ -187,6 +198,9 @@ impl Compiled {
             let number = rule.in_flight.as_ref()?;
             let mut limit =
                 InFlightLimit::new(open.get(&number.name)?.clone()).key(rule.key.given(keys).extractor());
+            if let Some(status) = rule.status {
+                limit = limit.refuse_with(status);
+            }
             if let Some(longest) = number.longest {
                 limit = limit.wait_up_to(longest);
             }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use http::StatusCode;
 use sluicegate_tower::limits::PathReading;
 use sluicegate_tower::limits::path::Purpose;
+use sluicegate_tower::request_fields::RequestFieldsLayer;
 
 use super::choice::{Choice, Conditional};
-use super::compiled::Compiled;
-use super::compiled::Sections;
+use super::compiled::{Compiled, Refusals, Sections};
 use super::own::{KeyedPolicy, WithKeys};
 use super::paths::Comparison;
 use super::reader::{NamedByRules, NamedSections, RuleReader};
@@ -67,6 +67,19 @@ pub(super) fn of(file: &File, named: NamedSections<'_>, problems: &mut Problems<
         );
     }
     let headers = option(file.headers.as_ref(), problems).unwrap_or_default();
+    let on_unreadable = option(file.on_unreadable_body.as_ref(), problems).unwrap_or_default();
+    // A wrong field is reported where it stands.
+    let fields = RequestFieldsLayer::new(&body_fields).or_else(|_| RequestFieldsLayer::new([""; 0])).ok()?;
+    let mut fields = fields.on_unreadable(on_unreadable);
+    let mut reads = Vec::new();
+    if !body_fields.is_empty() {
+        let names: Vec<String> = body_fields.iter().map(|field| format!("{field:?}")).collect();
+        reads.push(format!("the fields {} of requests' bodies", names.join(", ")));
+    }
+    if rules.iter().any(Rule::counts_bytes) {
+        fields = fields.count_bytes();
+        reads.push("the lengths of requests' bodies".to_owned());
+    }
     // Policies are prepared for the limits of the rules, so that no policy changes again when these are made.
     let giving_back = rules.iter().filter(|rule| rule.changes_later());
     let giving_back: HashSet<&str> = giving_back.flat_map(Rule::names).collect();
@@ -90,6 +103,9 @@ pub(super) fn of(file: &File, named: NamedSections<'_>, problems: &mut Problems<
     let all: Vec<&KeyedPolicy> =
         rules.iter().flat_map(Rule::policies).chain(unused.iter().copied()).collect();
     let inherit = all.iter().map(|keyed| (keyed.policy.name().to_owned(), keyed.inherit)).collect();
+    let of_policies = all.iter().filter_map(|keyed| Some((keyed.policy.name().to_owned(), keyed.status?)));
+    let of_rules = rules.iter().filter_map(|rule| Some((rule.name.clone(), rule.status?)));
+    let refusals = Refusals { of_rules: of_rules.collect(), of_policies: of_policies.collect() };
     let with_keys = Arc::new(WithKeys::among(all.into_iter()));
     let unused = unused.into_iter().map(|keyed| keyed.policy.clone()).collect();
     Some(Compiled {
@@ -104,10 +120,11 @@ pub(super) fn of(file: &File, named: NamedSections<'_>, problems: &mut Problems<
         store: named.store.cloned(),
         sections: Sections::new(deny, exempt, choice),
         statuses,
+        refusals: Arc::new(refusals),
         rules: rules.into(),
         rooms,
-        body_fields,
-        on_unreadable_body: option(file.on_unreadable_body.as_ref(), problems).unwrap_or_default(),
+        fields,
+        reads,
         is_without_rooms: false,
     })
 }

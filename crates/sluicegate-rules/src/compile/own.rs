@@ -5,6 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use http::StatusCode;
 use sluicegate_core::limiter::Inherit;
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::{ConfigError, Policy, Quota, RateLimiter};
@@ -52,6 +53,8 @@ pub(crate) struct KeyedPolicy {
     pub defers: bool,
     /// How its keys start where a reload changes its quotas.
     pub inherit: Inherit,
+    /// The status of its refusals, if it is not 429.
+    pub status: Option<StatusCode>,
 }
 
 /// The policies with `overrides`, by name.
@@ -94,7 +97,7 @@ impl KeyedPolicy {
         let takes = quota_by.is_some() || !single.is_empty();
         let (of_tiers, by) = (Arc::default(), by.into());
         let (key, part_of, defers, inherit) = (None, None, false, Inherit::Spent);
-        let mut keyed = Self { policy, single, of_tiers, by, key, part_of, defers, inherit };
+        let mut keyed = Self { policy, single, of_tiers, by, key, part_of, defers, inherit, status: None };
         if takes {
             keyed.take_quotas();
         }

@@ -12,6 +12,7 @@ use sluicegate_core::{Algorithm, OnExceeded, OnOutage, Policy, Quota};
 use super::keys::{ApiKeys, Keys};
 use super::own::KeyedPolicy;
 use super::rooms::{self, FileRoomTerms};
+use super::rule::status;
 use super::value::{number, option, read, refuse, texts, wrong};
 use crate::at::At;
 use crate::error::Problems;
@@ -53,8 +54,9 @@ impl Policies {
                     refuse_beside_defer(entry, problems);
                 }
                 let inherit = option(entry.inherit.as_ref(), problems).unwrap_or_default();
+                let status = entry.status.as_ref().and_then(|text| status(text, problems));
                 if let Some(policy) = &mut policy {
-                    (policy.defers, policy.inherit) = (defers, inherit);
+                    (policy.defers, policy.inherit, policy.status) = (defers, inherit, status);
                 }
             }
             let known = FilePolicy { name: name.clone(), policy, room };
@@ -135,7 +137,7 @@ fn refuse_beside_defer(entry: &PolicyEntry, problems: &mut Problems<'_>) {
             "a policy that defers has no {word:?}: a job takes its turn by the quotas of the policy, and not of its key"
         )
     });
-    refuse(written!(entry; count_rejected suspend), problems, |word| {
+    refuse(written!(entry; count_rejected suspend status), problems, |word| {
         format!("a policy that defers has no {word:?}: a request that is kept for later is no refusal")
     });
 }

@@ -20,7 +20,7 @@ use super::paths::Comparison;
 use super::policies::Policies;
 use super::rooms::{FileRoom, FileRoomTerms};
 use super::rule::settle;
-use super::rule::{Budget, Rule, RuleAsks, RuleCost, statuses, units};
+use super::rule::{Budget, Rule, RuleAsks, RuleCost, status, statuses, units};
 use super::store::NamedStore;
 use super::tiers::AllTiers;
 use super::value::{option, refuse};
@@ -164,6 +164,7 @@ impl<'a> RuleReader<'a> {
             budgets: limits.budgets,
             rooms,
             key,
+            status: given.status.as_ref().and_then(|text| status(text, problems)),
             in_flight,
             class: class.map(Arc::new),
             asks: Arc::new(asks),
@@ -407,7 +408,7 @@ fn check_words(given: &RuleEntry, limits: &RuleLimits<'_>, problems: &mut Proble
         });
     }
     if given.bandwidth.is_some() {
-        refuse(written!(given; cost refund_if settle), problems, |word| {
+        refuse(written!(given; cost refund_if settle status), problems, |word| {
             format!(
                 "{word:?} says nothing here: this rule has \"bandwidth\", so it counts bytes of bodies; for requests write a rule of its own"
             )
@@ -419,12 +420,12 @@ fn check_words(given: &RuleEntry, limits: &RuleLimits<'_>, problems: &mut Proble
         });
     }
     if !limits.spends && !limits.names.is_empty() {
-        refuse(written!(given; share cost refund_if settle bandwidth), problems, |word| {
+        refuse(written!(given; share cost refund_if settle bandwidth status), problems, |word| {
             format!("{word:?} says nothing here: this rule has a waiting room, which spends nothing")
         });
     }
     if limits.budgets.iter().any(Budget::defers) {
-        refuse(written!(given; refund_if settle bandwidth), problems, |word| {
+        refuse(written!(given; refund_if settle bandwidth status), problems, |word| {
             format!(
                 "{word:?} says nothing of requests that are kept for later: write a rule of its own, with a policy that does not defer"
             )

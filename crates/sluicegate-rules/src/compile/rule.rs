@@ -34,6 +34,8 @@ pub(crate) struct Rule {
     /// The indices of its waiting rooms in the file.
     pub rooms: Vec<usize>,
     pub(super) key: KeyWords,
+    /// The status of its refusals, if it has one of its own.
+    pub(super) status: Option<StatusCode>,
     /// The limit on requests of a key that are under way at once.
     pub(super) in_flight: Option<Number>,
     /// The importance of its requests, if the file sets it.
@@ -86,8 +88,8 @@ pub(super) enum RuleCost {
     /// A fixed cost for each request. A cost of 0 is refused, because such a rule would limit nothing.
     Fixed(u64),
     /// The number in a field of the request, held within `least` and `most`: `missing` without the field, `most` if it is not a
-    /// number. A client may write the field, so the file has to set the bounds. `field` is shown.
-    Said { reserve: Reserve, field: String, least: u64, most: u64, missing: u64 },
+    /// number. A client may write the field, so the file has to set the bounds. `field` is shown. With `counts_bytes`, it is the length of the body.
+    Said { reserve: Reserve, field: String, counts_bytes: bool, least: u64, most: u64, missing: u64 },
 }
 
 /// Statuses of a response: one status, or a whole class.
@@ -180,6 +182,11 @@ impl Rule {
         Ok(limit)
     }
 
+    /// Whether its cost is the length of a body.
+    pub(super) fn counts_bytes(&self) -> bool {
+        matches!(self.asks.cost, RuleCost::Said { counts_bytes: true, .. })
+    }
+
     /// Whether a response may change what its request has spent.
     pub(super) fn changes_later(&self) -> bool {
         !self.asks.refund_if.is_empty() || self.asks.settle.is_some()
@@ -215,22 +222,47 @@ pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Rule
             number(&text, "a number of units", 1..=MOST_UNITS, problems).map(RuleCost::Fixed)
         }
         Cost::Entry(given) => {
-            let SaidCost { header, json, min, max, missing } = &**given;
+            let SaidCost { header, json, bytes, min, max, missing } = &**given;
             let mut number = |text| number(text, "a number of units", 1..=MOST_UNITS, problems);
-            let (least, most, missing) = (number(min), number(max), number(missing));
+            let (least, most) = (number(min), number(max));
+            let missing = match (missing, bytes) {
+                (Some(missing), None) => number(missing),
+                (None, Some(_)) => least,
+                (Some(missing), Some(_)) => {
+                    let text = "\"missing\" says nothing of a length: a request without a body costs \"min\"";
+                    problems.error(missing.place, text);
+                    None
+                }
+                (None, None) => {
+                    problems.error(
+                        cost.place,
+                        "\"missing\" is missing here: the cost of a request without the field",
+                    );
+                    None
+                }
+            };
             let reserved = missing.unwrap_or_default();
-            let said = match (header, json) {
-                (Some(name), None) => Reserve::header(&name.value, reserved)
+            let said = match (header, json, bytes) {
+                (None, None, Some(of)) if of.value == "request" => {
+                    Ok((Reserve::bytes(most.unwrap_or_default()), "the length of the body".to_owned()))
+                }
+                (None, None, Some(of)) => {
+                    let text =
+                        format!("{:?} is not counted in bytes here: write bytes: request", short(&of.value));
+                    problems.error(of.place, text);
+                    Err(())
+                }
+                (Some(name), None, None) => Reserve::header(&name.value, reserved)
                     .map(|reserve| (reserve, format!("header {}", name.value.to_ascii_lowercase())))
                     .map_err(|_| {
                         let text = format!("{:?} is not the name of a header field", short(&name.value));
                         problems.error(name.place, text);
                     }),
-                (None, Some(field)) => Reserve::json(&field.value, reserved)
+                (None, Some(field), None) => Reserve::json(&field.value, reserved)
                     .map(|reserve| (reserve, format!("field {} of the body", field.value)))
                     .map_err(|error| problems.error(field.place, error.problem())),
                 _ => {
-                    let text = "the cost is in one field of a request: write header, or json";
+                    let text = "the cost is in one place of a request: write header, json, or bytes: request";
                     problems.error(cost.place, text);
                     Err(())
                 }
@@ -241,7 +273,8 @@ pub(super) fn units(cost: &At<Cost>, problems: &mut Problems<'_>) -> Option<Rule
                 return None;
             }
             let reserve = reserve.at_least(least).at_most(most);
-            Some(RuleCost::Said { reserve, field, least, most, missing: missing? })
+            let counts_bytes = bytes.is_some();
+            Some(RuleCost::Said { reserve, field, counts_bytes, least, most, missing: missing? })
         }
     }
 }

@@ -116,6 +116,10 @@ pub(crate) struct PolicyEntry {
     #[serde(default, deserialize_with = "said")]
     #[schemars(schema_with = "words::on_exceeded_of_policy")]
     pub on_exceeded: Option<At<String>>,
+    /// The status of refusals by this policy, from 400 to 599, unless the rule has one. Default: 429.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::number")]
+    pub status: Option<At<String>>,
     /// The settings of the waiting room, with `on_exceeded: room`.
     #[serde(default, deserialize_with = "said")]
     pub room: Option<At<RoomEntry>>,
@@ -147,7 +151,7 @@ impl PolicyEntry {
         &self,
     ) -> impl IntoIterator<Item = (&'static str, Option<Position>)> + use<> {
         written!(
-            self; algorithm mode hidden count_rejected on_outage quota_by overrides table_size inherit suspend tighten
+            self; algorithm mode hidden count_rejected on_outage quota_by overrides table_size inherit suspend tighten status
         )
     }
 }
@@ -263,6 +267,10 @@ pub(crate) struct RuleEntry {
     /// Units that a request spends. Default: 1.
     #[serde(default, deserialize_with = "said")]
     pub cost: Option<At<Cost>>,
+    /// The status of refusals by the limits of this rule and by its `in_flight`, from 400 to 599. Default: that of the policy, or 429.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::number")]
+    pub status: Option<At<String>>,
     /// A name under `in_flight`, which limits these requests that are under way at once.
     #[serde(default, deserialize_with = "said")]
     pub in_flight: Option<At<String>>,

@@ -11,6 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
+use super::words;
 use crate::at::{At, Position};
 
 /// A map whose names are the user's, in the order of the file.
@@ -298,8 +299,7 @@ impl<'de, T: EntryShape> Deserialize<'de> for TextOr<T> {
 pub(crate) type Cost = TextOr<SaidCost>;
 
 impl EntryShape for SaidCost {
-    const EXPECTED: &'static str =
-        "a number, or { header, min, max, missing }, or { json, min, max, missing }";
+    const EXPECTED: &'static str = "a number, or { header, min, max, missing }, or { json, min, max, missing }, or { bytes: request, min, max }";
 }
 
 /// A field of a JSON object, or several with the units that one of each costs.
@@ -316,7 +316,7 @@ impl EntryShape for KeyEntry {
     const EXPECTED: &'static str = "a tier, or { tier, quota }";
 }
 
-/// Units that a header field or a field of the JSON body says.
+/// Units that a header field, a field of the body, or its length says.
 #[derive(Debug, serde::Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "said_cost")]
@@ -327,12 +327,18 @@ pub(crate) struct SaidCost {
     /// The field of the request's JSON body, as `max_tokens`.
     #[serde(default, deserialize_with = "said")]
     pub json: Option<At<String>>,
+    /// `request`: the length of its body.
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::bytes_of_request")]
+    pub bytes: Option<At<String>>,
     /// The least that a request costs, at least 1.
     pub min: At<String>,
-    /// The most that a request costs; also the cost where the field is not a number.
+    /// The most that a request costs; also the cost where the field is not a number, and where the length is not known.
     pub max: At<String>,
     /// The cost of requests without the field.
-    pub missing: At<String>,
+    #[serde(default, deserialize_with = "said")]
+    #[schemars(schema_with = "words::number")]
+    pub missing: Option<At<String>>,
 }
 
 /// The tier and the quotas of an API key.

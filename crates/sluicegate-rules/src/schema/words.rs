@@ -85,6 +85,10 @@ pub(super) fn bytes(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(["response"]), VARIABLE)
 }
 
+pub(super) fn bytes_of_request(_: &mut SchemaGenerator) -> Schema {
+    one_of(json!(["request"]), VARIABLE)
+}
+
 pub(super) fn direction(_: &mut SchemaGenerator) -> Schema {
     one_of(json!(["down", "up", "both"]), VARIABLE)
 }

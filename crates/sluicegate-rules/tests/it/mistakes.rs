@@ -56,7 +56,7 @@ policies:
   d:
     algorithm: gcra
 rules:
-  - { name: one, limit: a, key: client, cost: { header: x-cost, min: 1, max: 9 } }
+  - { name: one, limit: a, key: client, cost: { header: x-cost, min: 1, missing: 9 } }
   - name: two
     limt: a
     key: client
@@ -74,7 +74,7 @@ headrs: all
     for word in [
         "did you mean \"quota\"?",
         "did you mean \"limit\"?",
-        "\"missing\" is missing here",
+        "\"max\" is missing here",
         "\"key\" is missing here",
     ] {
         assert!(errors.contains(word), "{word}: {errors}");

@@ -86,7 +86,7 @@ impl DescriptorAnswers {
         let respond = |refused: Box<Refused>| refused.respond(&view, &ProblemJson::new());
         let response: Response<Bytes> = match (self.refused, self.decided) {
             (Some(refused), _) => respond(refused),
-            (None, Some(decided)) => match limits.conclude(decided) {
+            (None, Some(decided)) => match limits.conclude(decided, None) {
                 Ok(admitted) => admitted.leave(Response::default()),
                 Err(refused) => respond(refused),
             },

@@ -122,7 +122,7 @@ impl HttpReply {
             Self::Allowed(None, receipt) => CheckAnswer::without_limits().with_receipt(receipt).response(),
             Self::Allowed(Some(decided), receipt) => {
                 let response = CheckAnswer::of(Some(&decided)).with_receipt(receipt).response();
-                match limits.conclude(decided) {
+                match limits.conclude(decided, None) {
                     Ok(admitted) => admitted.leave(response),
                     Err(refused) => refused.respond(&view, &ProblemJson::new()),
                 }

@@ -243,7 +243,7 @@ fn named(rules: &Rules, limits: &Limits, checks: &[Object<NamedCheck>]) -> Resul
             ChosenQuotas::Unlimited => continue,
             _ => limiter,
         };
-        asks.push(LimiterAsk { limiter, key, cost: cost.unwrap_or(1) });
+        asks.push(LimiterAsk { limiter, key, cost: cost.unwrap_or(1), limit: None });
     }
     Ok(asks)
 }
@@ -412,12 +412,13 @@ fn reply(
     decision: Decision,
     receipt: Option<ReceiptToken>,
 ) -> HttpReply {
+    let limit = asks.deciding_limit(&decision);
     let decided = asks.label(decision);
     if decided.is_allowed() {
         asks.check_shadows();
         return HttpReply::Allowed(Some(decided), receipt);
     }
-    match limits.conclude(decided) {
+    match limits.conclude(decided, limit) {
         Ok(_) => HttpReply::Allowed(None, receipt),
         Err(refused) => HttpReply::Refused(refused),
     }

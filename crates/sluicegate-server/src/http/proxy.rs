@@ -14,7 +14,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
-use http::header::HOST;
+use http::header::{CONTENT_LENGTH, HOST};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
@@ -129,6 +129,9 @@ impl Dialect {
         let mut headers = std::mem::take(&mut head.headers);
         let (method, uri) = match self {
             Self::Nginx => {
+                // Its own call has no body.
+                let length = headers.remove("x-original-content-length");
+                length.and_then(|length| headers.insert(CONTENT_LENGTH, length));
                 (method(&mut headers, "x-original-method")?, target(&mut headers, "x-original-uri")?)
             }
             Self::ForwardAuth => {

@@ -27,6 +27,28 @@ async fn a_check_by_name_spends_and_a_refusal_says_when_to_come_back() {
 }
 
 #[tokio::test]
+async fn a_refusal_has_the_status_of_the_policy_or_of_the_rule() {
+    let rules = "
+version: 1
+policies:
+  mail: { quota: 1/h, status: 503 }
+  page: { quota: 1/h }
+rules: [{ name: page, only_if: { path: /page }, limit: page, key: everybody, status: 451 }]
+";
+    let served = Served::with(rules, |builder| builder).await;
+    let request = |path| json!({ "request": { "path": path } });
+    let mail = json!({ "policy": "mail", "key": "ada" });
+    assert_eq!(served.ask("/v1/check", mail.clone()).await.status, 200);
+    let refused = served.ask("/v1/check", mail.clone()).await;
+    assert_eq!((refused.status, &refused.body["status"]), (503, &json!(503)));
+    let batch = served.ask("/v1/check", json!({ "batch": [mail] })).await;
+    assert_eq!(batch.body["answers"][0]["status"], 503);
+    for (call, status) in [("/v1/check", 200), ("/v1/check", 451), ("/v1/reserve", 451)] {
+        assert_eq!(served.ask(call, request("/page")).await.status, status, "{call}");
+    }
+}
+
+#[tokio::test]
 async fn a_cost_that_never_fits_is_no_matter_of_waiting() {
     let served = Served::start().await;
     let refused = served.ask("/v1/check", json!({ "policy": "login", "key": "192.0.2.7", "cost": 3 })).await;

@@ -38,6 +38,26 @@ async fn status(asked: RequestBuilder) -> (u16, Answered) {
     (of_nginx.unwrap_or(answered.status), answered)
 }
 
+/// Its own call has no body, so nginx says the length of the other one in a field.
+#[tokio::test]
+async fn the_length_that_nginx_passes_on_is_the_cost_and_the_status_of_the_policy_comes_back() {
+    let rules = "
+version: 1
+policies: { bytes: { quota: 100/h, status: 503 } }
+rules: [{ name: all, limit: bytes, key: client, cost: { bytes: request, min: 1, max: 90 } }]
+";
+    let served = behind_proxies(rules).await;
+    let asked = |length| {
+        let asked = about(&served, "/proxy/nginx", ("POST", "/"), "192.0.2.7");
+        status(asked.header("x-original-content-length", length))
+    };
+    let (passed, answered) = asked("30").await;
+    assert_eq!((passed, answered.field("x-ratelimit-remaining")), (200, "70"));
+    assert_eq!(asked("71").await.0, 503);
+    let unknown = about(&served, "/proxy/nginx", ("POST", "/"), "192.0.2.8");
+    assert_eq!(status(unknown).await.1.field("x-ratelimit-remaining"), "10");
+}
+
 #[tokio::test]
 async fn each_dialect_asks_for_the_request_that_the_proxy_received() {
     for dialect in PATHS {

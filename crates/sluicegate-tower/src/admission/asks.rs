@@ -81,6 +81,11 @@ impl RequestAsks {
         Some(asked.limiter(plan).policy())
     }
 
+    /// The index of the limit that decided.
+    pub(crate) fn deciding_limit(&self, decision: &Decision) -> Option<usize> {
+        self.0.get(decision.deciding().policy_index()).map(|asked| asked.limit)
+    }
+
     /// The decision with its policies.
     #[inline]
     pub(crate) fn label(&self, made: &BuiltLimits, decision: Decision) -> Decided {

@@ -127,7 +127,7 @@ impl Limits {
     #[cold]
     fn refuse_by_look(&self, limit: usize, answer: ShortAnswer) -> Begun {
         let decided = self.made.label_of(limit, answer.into());
-        Reached::Refused(self.refuse(None, Stop::Decided(decided)))
+        Reached::Refused(self.refuse(Some(limit), Stop::Decided(decided)))
     }
 
     /// Decides by the limit at this index, the only one that applies, with the answer of its extractor.

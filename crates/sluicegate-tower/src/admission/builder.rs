@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use http::{HeaderName, StatusCode};
-use sluicegate_core::ConfigError;
+use sluicegate_core::{ConfigError, Policy};
 
 use crate::admission::check;
 use crate::admission::set::{Limits, LimitsSettings};
@@ -187,6 +187,39 @@ impl<R> LimitsBuilder<R> {
         status: impl Fn(RequestView<'_>) -> Option<StatusCode> + Send + Sync + 'static,
     ) -> Self {
         self.door().deny.push(Box::new(status));
+        self
+    }
+
+    /// Sets the status of refusals by an exceeded policy, or of a key that it has suspended: `status` gets the name of the
+    /// [limit](crate::Limit::named) that decided, and its policy; `None` is the default: 429. Other refusals keep their
+    /// [statuses](crate::respond::RefusalReason), as the 503 of an outage.
+    ///
+    /// ```
+    /// use http::{Request, StatusCode};
+    /// use sluicegate_core::{MemoryStore, Policy};
+    /// use sluicegate_tower::Limit;
+    /// use sluicegate_tower::key::HeaderKey;
+    /// use sluicegate_tower::limits::Limits;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let exports = Policy::gcra("exports", "1/h").on(&MemoryStore::new())?;
+    /// let limits = Limits::builder(Limit::new(exports).key(HeaderKey::new("x-api-key")?))
+    ///     .refuse_with(|_, policy| (policy.name() == "exports").then_some(StatusCode::SERVICE_UNAVAILABLE))
+    ///     .build()?;
+    ///
+    /// let request = Request::get("/").header("x-api-key", "k1").body(())?;
+    /// assert!(limits.decide(&request).await.is_ok());
+    /// let refused = limits.decide(&request).await.unwrap_err();
+    /// assert_eq!(refused.refusal(&request).status(), 503);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn refuse_with(
+        mut self,
+        status: impl Fn(Option<&str>, &Policy) -> Option<StatusCode> + Send + Sync + 'static,
+    ) -> Self {
+        self.settings.refuse_with = Some(Box::new(status));
         self
     }
 

@@ -274,7 +274,11 @@ impl<'a> Explaining<'a> {
 
     fn refused(&self, stop: Stop, request: RequestView<'_>) -> WouldBe {
         let why = stop.to_string();
-        let refused = Refused::new(self.limits, None, stop);
+        let limit = match &stop {
+            Stop::Decided(decided) => self.asks.deciding_limit(decided),
+            _ => None,
+        };
+        let refused = Refused::new(self.limits, limit, stop);
         let refusal = refused.refusal(request);
         let retry_after = refusal.retry_after_seconds().map(Duration::from_secs);
         WouldBe::Refused { status: refusal.status(), retry_after, why }

@@ -119,7 +119,7 @@ impl Limits {
     }
 
     /// Answers a request whose limits the program has decided itself, after [`meet`](Self::meet): with the header fields and the body that
-    /// these limits write.
+    /// these limits write. `limit` is the index of the [limit](Met::limit) that decided, if it is one of these.
     ///
     /// # Errors
     /// The refusal, if the decision is one.
@@ -139,12 +139,12 @@ impl Limits {
     ///
     /// let decision = per_key.check("k1").cost(3).await?;
     /// let decided = Decided::new(decision, [per_key.policy()].into());
-    /// let response = limits.conclude(decided)?.leave(Response::new("hello"));
+    /// let response = limits.conclude(decided, Some(0))?.leave(Response::new("hello"));
     /// assert_eq!(response.headers()["x-ratelimit-remaining"], "2");
     /// # Ok(())
     /// # }
     /// ```
-    pub fn conclude(&self, decided: Decided) -> Result<Admitted, Box<Refused>> {
+    pub fn conclude(&self, decided: Decided, limit: Option<usize>) -> Result<Admitted, Box<Refused>> {
         let stop = match (decided.is_counted(), decided.is_allowed()) {
             (false, true) => return Ok(Admitted::uncounted(self)),
             (false, false) => Stop::Plain(RefusalReason::Outage),
@@ -156,7 +156,7 @@ impl Limits {
                 return Ok(marked.into());
             }
         };
-        Err(self.refuse(None, stop))
+        Err(self.refuse(limit, stop))
     }
 
     fn tell(&self, limit: usize, finding: &LimitFinding, each: &mut impl FnMut(Met<'_>)) {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::task::{Context, Poll, ready};
 
-use http::{Extensions, HeaderValue, Response};
+use http::{Extensions, HeaderValue, Response, StatusCode};
 use sluicegate_core::RateLimiter;
 
 use crate::admission::set::{Limits, LimitsSettings};
@@ -26,7 +26,7 @@ use crate::trace::{RequestTrace, TraceFields};
 #[derive(Debug)]
 pub struct Refused {
     limits: Limits,
-    /// The limit that is the reason, if it has refused without a decision.
+    /// The limit that is the reason, if it is known.
     limit: Option<usize>,
     stop: Stop,
     /// The reason for the span of the request.
@@ -55,7 +55,15 @@ impl Refused {
 
     /// The reason, with the request that was refused.
     pub fn refusal<'a>(&'a self, request: impl Into<RequestView<'a>>) -> Refusal<'a> {
-        Refusal::new(self.stop.reason(), request.into()).in_form(self.limits.settings().style.form)
+        let refusal = Refusal::new(self.stop.reason(), request.into());
+        refusal.with_status(self.status()).in_form(self.limits.settings().style.form)
+    }
+
+    /// The status that the limits have for refusals by the policy that decided.
+    fn status(&self) -> Option<StatusCode> {
+        let status = self.limits.settings().refuse_with.as_ref()?;
+        let limit = self.limit.and_then(|limit| self.limits.plan().limits.get(limit)?.name.as_deref());
+        status(limit, self.decided()?.policy()?)
     }
 
     /// Joins the decision with the decision of an inner layer.

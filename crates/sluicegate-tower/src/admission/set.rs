@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Once};
 
+use http::StatusCode;
 use sluicegate_core::limiter::policies;
 use sluicegate_core::support::Seldom;
 use sluicegate_core::{Decision, Policy};
@@ -96,11 +97,16 @@ pub(crate) struct BuiltLimits {
     pub(super) encoded: Once,
 }
 
+/// Chooses the status of a refusal by the name of the limit and its policy.
+pub(super) type RefuseWith = Box<dyn Fn(Option<&str>, &Policy) -> Option<StatusCode> + Send + Sync>;
+
 /// The settings beside the limits.
 pub(crate) struct LimitsSettings {
     /// The exemptions and denials in front of the limits, if there are any.
     pub(crate) door: Option<Box<FrontDoor>>,
     pub(crate) style: Style,
+    /// Returns the status of a refusal by this limit and policy, if it is not 429.
+    pub(super) refuse_with: Option<RefuseWith>,
     /// Returns the seconds that are added to the wait of a refusal.
     pub(crate) spread: Option<Spread>,
     /// Whether responses carry the decision in their extensions if it is read there, and requests if handlers ask for it.
@@ -115,6 +121,7 @@ impl Default for LimitsSettings {
     fn default() -> Self {
         Self {
             door: None,
+            refuse_with: None,
             style: Style::of(HeaderFields::default().form()),
             spread: None,
             extensions: true,

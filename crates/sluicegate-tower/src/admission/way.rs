@@ -329,7 +329,8 @@ impl RequestProgress {
             };
         }
         if !decision.is_allowed() {
-            return refuse(limits, None, Stop::Decided(self.asks.label(limits.made(), decision)));
+            let limit = self.asks.deciding_limit(&decision);
+            return refuse(limits, limit, Stop::Decided(self.asks.label(limits.made(), decision)));
         }
         let delay = decision.delay();
         if delay.is_zero() {

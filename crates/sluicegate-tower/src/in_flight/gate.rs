@@ -197,7 +197,8 @@ impl<R> PermitSettings<R> {
         R: Respond<B>,
     {
         let (form, reason) = (self.headers_of(way).form(), stop.reason());
-        let mut refusal = Refusal::new(reason, request).in_form(form);
+        let status = way.limit(way.next).and_then(|limit| limit.refuse_with);
+        let mut refusal = Refusal::new(reason, request).with_status(status).in_form(form);
         if let RefusalReason::Overloaded(..) = reason {
             // At most as long again, and at least a second or two: so clients that were refused together come back at different times.
             let spread = Duration::from_secs(refusal.retry_after_seconds().unwrap_or(1).max(2));

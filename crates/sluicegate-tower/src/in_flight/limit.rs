@@ -49,6 +49,7 @@ pub struct InFlightLimit {
     class: Option<RequestFn<Class>>,
     weight: Option<RequestFn<u64>>,
     is_fault: Option<ResponseFault>,
+    pub(super) refuse_with: Option<StatusCode>,
 }
 
 /// A value read from a request.
@@ -70,6 +71,7 @@ impl InFlightLimit {
             class: None,
             weight: None,
             is_fault: None,
+            refuse_with: None,
         }
     }
 
@@ -77,6 +79,12 @@ impl InFlightLimit {
     /// difference only if it is [shared by keys](sluicegate_in_flight::AdaptiveBuilder::fair).
     pub fn key(mut self, key: impl KeyExtractor) -> Self {
         self.key = Arc::new(key);
+        self
+    }
+
+    /// Sets the status of a request that gets no permit. Default: 429. That of a limit which adapts is always 503.
+    pub fn refuse_with(mut self, status: StatusCode) -> Self {
+        self.refuse_with = Some(status);
         self
     }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::Request;
+use http::{HeaderMap, Request};
 use http_body::Body;
 use pin_project_lite::pin_project;
 use sluicegate_core::ConfigError;
@@ -43,6 +43,7 @@ struct FieldReader {
 #[derive(Clone, Debug)]
 struct WantedFields {
     paths: Vec<FieldPath>,
+    counts_bytes: bool,
     on_unreadable: OnUnreadable,
 }
 
@@ -53,7 +54,7 @@ impl RequestFieldsLayer {
     /// When a field is not a valid path.
     pub fn new<F: AsRef<str>>(fields: impl IntoIterator<Item = F>) -> Result<Self, ConfigError> {
         Ok(Self(Arc::new(FieldReader {
-            wanted: Arc::new(ArcSwap::new(WantedFields::of(fields, OnUnreadable::Match)?)),
+            wanted: Arc::new(ArcSwap::new(WantedFields::of(fields)?)),
             at_most: 256 * 1024,
             within: Duration::from_secs(5),
             queue: Queue::up_to(1_000),
@@ -83,9 +84,25 @@ impl RequestFieldsLayer {
     #[must_use]
     pub fn on_unreadable(self, treatment: OnUnreadable) -> Self {
         self.with(|shared| {
-            let paths = shared.wanted.load().paths.clone();
-            shared.wanted = Arc::new(ArcSwap::from_pointee(WantedFields { paths, on_unreadable: treatment }));
+            let wanted = WantedFields { on_unreadable: treatment, ..shared.wanted.load().as_ref().clone() };
+            shared.wanted = Arc::new(ArcSwap::from_pointee(wanted));
         })
+    }
+
+    /// Also counts the bytes of bodies, for [`Reserve::bytes`](crate::settle::Reserve::bytes): one whose length is not stated is read as for its fields.
+    /// Default: only bodies with fields to find are read.
+    #[must_use]
+    pub fn count_bytes(self) -> Self {
+        self.with(|shared| {
+            let wanted = WantedFields { counts_bytes: true, ..shared.wanted.load().as_ref().clone() };
+            shared.wanted = Arc::new(ArcSwap::from_pointee(wanted));
+        })
+    }
+
+    /// Finds the fields of this body, which a tool has read, for a request with this head.
+    pub fn find(&self, head: &HeaderMap, body: &[u8]) -> RequestFields {
+        let is_whole = body.len() <= self.0.at_most;
+        self.0.wanted.load().find(head, is_whole.then_some(body)).of_bytes(u64::try_from(body.len()).ok())
     }
 
     fn with(mut self, change: impl FnOnce(&mut FieldReader)) -> Self {
@@ -93,27 +110,26 @@ impl RequestFieldsLayer {
         self
     }
 
-    /// Reads other fields, and treats unreadable bodies in this way, from now on.
-    ///
-    /// # Errors
-    /// As for [`new`](Self::new).
-    pub fn swap<F: AsRef<str>>(
-        &self,
-        fields: impl IntoIterator<Item = F>,
-        treatment: OnUnreadable,
-    ) -> Result<(), ConfigError> {
-        self.0.wanted.store(WantedFields::of(fields, treatment)?);
-        Ok(())
+    /// Reads the fields of the other layer, and treats unreadable bodies as it does, from now on. The bounds stay.
+    pub fn swap(&self, other: &Self) {
+        self.0.wanted.store(other.0.wanted.load_full());
     }
 }
 
 impl WantedFields {
-    fn of<F: AsRef<str>>(
-        fields: impl IntoIterator<Item = F>,
-        on_unreadable: OnUnreadable,
-    ) -> Result<Arc<Self>, ConfigError> {
+    fn of<F: AsRef<str>>(fields: impl IntoIterator<Item = F>) -> Result<Arc<Self>, ConfigError> {
         let paths: Result<_, _> = fields.into_iter().map(|field| FieldPath::parse(field.as_ref())).collect();
-        Ok(Arc::new(Self { paths: paths?, on_unreadable }))
+        Ok(Arc::new(Self { paths: paths?, counts_bytes: false, on_unreadable: OnUnreadable::Match }))
+    }
+
+    /// The fields of a body; `None` if it was not read to its end.
+    fn find(&self, head: &HeaderMap, body: Option<&[u8]>) -> RequestFields {
+        if self.paths.is_empty() {
+            return RequestFields::found([]);
+        }
+        let body = body.filter(|body| body.is_empty() || !is_encoded(head));
+        let found = body.and_then(|body| RequestFields::in_body(head, body, &self.paths));
+        found.unwrap_or_else(|| self.unreadable())
     }
 
     fn unreadable(&self) -> RequestFields {
@@ -179,12 +195,18 @@ where
     ) -> Next<Self, Request<ReadBody<B>>, Res, E> {
         let wanted = self.0.wanted.load_full();
         let (head, body) = (request.headers(), request.body());
-        if wanted.paths.is_empty() {
+        let bytes = body.size_hint().exact();
+        let counts = wanted.counts_bytes && bytes.is_none();
+        if wanted.paths.is_empty() && !wanted.counts_bytes {
             Step::Go(None)
         } else if body.is_end_stream() {
-            Step::Go(Some(RequestFields::found([])))
-        } else if upgrades(request) || is_encoded(head) || !self.0.queue.enter(place) {
-            Step::Go(Some(wanted.unreadable()))
+            Step::Go(Some(RequestFields::found([]).of_bytes(Some(0))))
+        } else if wanted.paths.is_empty() && !counts
+            || upgrades(request)
+            || is_encoded(head) && !counts
+            || !self.0.queue.enter(place)
+        {
+            Step::Go(Some(wanted.find(head, None).of_bytes(bytes)))
         } else {
             Step::Wait(Box::pin(FieldReading { wanted, latest: tokio::time::sleep(self.0.within) }))
         }
@@ -198,17 +220,17 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Next<Self, Request<ReadBody<B>>, Res, E>> {
         let reading = reading.as_mut().project();
-        let found = match request.body_mut().poll_whole(self.0.at_most, cx) {
-            Poll::Ready(true) => {
-                RequestFields::in_body(request.headers(), &request.body().data(), &reading.wanted.paths)
-            }
-            Poll::Ready(false) => None,
+        let is_whole = match request.body_mut().poll_whole(self.0.at_most, cx) {
+            Poll::Ready(is_whole) => is_whole,
             Poll::Pending => {
                 ready!(reading.latest.poll(cx));
-                None
+                false
             }
         };
-        Poll::Ready(Step::Go(Some(found.unwrap_or_else(|| reading.wanted.unreadable()))))
+        let body = request.body();
+        let data = is_whole.then(|| body.data());
+        let found = reading.wanted.find(request.headers(), data.as_deref());
+        Poll::Ready(Step::Go(Some(found.of_bytes(body.size_hint().exact()))))
     }
 
     fn enter(&self, found: &mut Option<RequestFields>, request: &mut Request<ReadBody<B>>) {

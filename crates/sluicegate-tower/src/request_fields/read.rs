@@ -27,7 +27,10 @@ use crate::request_fields::form::{is_form, read_form};
 /// # assert!(!is_large((&Request::new(())).into()));
 /// ```
 #[derive(Clone)]
-pub struct RequestFields(FieldsRead);
+pub struct RequestFields {
+    read: FieldsRead,
+    bytes: Option<u64>,
+}
 
 #[derive(Clone)]
 enum FieldsRead {
@@ -60,7 +63,12 @@ pub enum OnUnreadable {
 impl RequestFields {
     /// The fields with these values.
     pub(super) fn found(fields: impl IntoIterator<Item = (FieldPath, FieldValue)>) -> Self {
-        Self(FieldsRead::Found(fields.into_iter().collect()))
+        Self { read: FieldsRead::Found(fields.into_iter().collect()), bytes: None }
+    }
+
+    /// The fields of a body of this length.
+    pub(super) fn of_bytes(self, bytes: Option<u64>) -> Self {
+        Self { bytes, ..self }
     }
 
     /// The fields of a body; `None` if it is neither a JSON object nor a form. An empty body has no fields.
@@ -75,7 +83,7 @@ impl RequestFields {
     pub(super) fn unreadable(treatment: OnUnreadable) -> Self {
         match treatment {
             OnUnreadable::Skip => Self::found([]),
-            other => Self(FieldsRead::Unreadable(other)),
+            other => Self { read: FieldsRead::Unreadable(other), bytes: None },
         }
     }
 
@@ -84,9 +92,14 @@ impl RequestFields {
         request.extensions.get()
     }
 
+    /// The length of the body, if it is known: it was stated, or the body was read to its end.
+    pub fn bytes(&self) -> Option<u64> {
+        self.bytes
+    }
+
     /// Whether the body could be read, is empty, or [counts as empty](OnUnreadable::Skip).
     pub fn is_readable(&self) -> bool {
-        matches!(self.0, FieldsRead::Found(_))
+        matches!(self.read, FieldsRead::Found(_))
     }
 
     /// Whether a field is there, also as `null`.
@@ -116,7 +129,7 @@ impl RequestFields {
 
     /// The refusal of a request whose body cannot be read, if it is to be refused.
     pub(super) fn rejection(&self) -> Option<MissingKey> {
-        match self.0 {
+        match self.read {
             FieldsRead::Unreadable(OnUnreadable::Reject(status)) => Some(
                 MissingKey::new(
                     "the body cannot be read: send a JSON object or a form, not compressed and not too long",
@@ -128,14 +141,14 @@ impl RequestFields {
     }
 
     fn value(&self, field: &str) -> Option<&FieldValue> {
-        let FieldsRead::Found(fields) = &self.0 else { return None };
+        let FieldsRead::Found(fields) = &self.read else { return None };
         fields.iter().find(|(path, _)| path.is(field)).map(|(_, value)| value)
     }
 }
 
 impl fmt::Debug for RequestFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.read {
             // Clients write the values, which may be secrets.
             FieldsRead::Found(fields) => f.debug_set().entries(fields.iter().map(|(path, _)| path)).finish(),
             FieldsRead::Unreadable(treatment) => f.debug_tuple("Unreadable").field(treatment).finish(),

@@ -14,7 +14,8 @@ pub(super) fn write(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     body.push_str(r#"{"error":{"message":""#);
     message(&mut Escaped(body), refusal)?;
     let (kind, code) = match (refusal.reason(), refusal.status()) {
-        (_, StatusCode::TOO_MANY_REQUESTS) => {
+        (RefusalReason::Exceeded(_) | RefusalReason::Suspended(_), _)
+        | (_, StatusCode::TOO_MANY_REQUESTS) => {
             (policy(refusal).unwrap_or("requests"), Some("rate_limit_exceeded"))
         }
         (_, StatusCode::UNAUTHORIZED) => ("invalid_request_error", Some("invalid_api_key")),

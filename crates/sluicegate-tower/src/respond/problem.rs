@@ -114,23 +114,25 @@ const JSON: HeaderValue = HeaderValue::from_static("application/problem+json");
 const PLAIN_JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PLAIN_TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-const QUOTA_EXCEEDED: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":429,"detail":""#;
+const QUOTA_EXCEEDED: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota Exceeded","status":"#;
 
 fn problem(body: &mut String, refusal: &Refusal<'_>) -> fmt::Result {
     let head = match refusal.reason() {
         RefusalReason::Exceeded(_) => Some(QUOTA_EXCEEDED),
         _ if refusal.at_once().is_some() => Some(QUOTA_EXCEEDED),
         RefusalReason::Suspended(_) => Some(
-            r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal Usage Detected","status":429,"detail":""#,
+            r#"{"type":"https://iana.org/assignments/http-problem-types#abnormal-usage-detected","title":"Abnormal Usage Detected","status":"#,
         ),
         #[cfg(feature = "in-flight")]
         RefusalReason::Overloaded(..) => Some(
-            r#"{"type":"https://docs.rs/sluicegate/latest/sluicegate/docs/waiting/index.html#the-service-is-the-limit","title":"Service Overloaded","status":503,"detail":""#,
+            r#"{"type":"https://docs.rs/sluicegate/latest/sluicegate/docs/waiting/index.html#the-service-is-the-limit","title":"Service Overloaded","status":"#,
         ),
         _ => None,
     };
     if let Some(head) = head {
         body.push_str(head);
+        body.push_str(refusal.status().as_str());
+        body.push_str(r#","detail":""#);
         // The text needs no escapes: its words and numbers are our own.
         refusal.say(body)?;
         body.push_str(r#"","retry_after":"#);

@@ -36,8 +36,8 @@ pub struct Refusal<'a> {
 ///
 /// | reason | status | `Retry-After` |
 /// |---|---|---|
-/// | [`Exceeded`](Self::Exceeded), [`Suspended`](Self::Suspended) | 429 | the exact wait |
-/// | `ConcurrencyExceeded` | 429 | 1, because it is unknown when a permit comes back |
+/// | [`Exceeded`](Self::Exceeded), [`Suspended`](Self::Suspended) | 429, or the [limits'](crate::rate_limit::RateLimitLayerBuilder::refuse_with) | the exact wait |
+/// | `ConcurrencyExceeded` | 429, or the limit's | 1, because it is unknown when a permit comes back |
 /// | `Overloaded` | 503 | the time for the current requests, plus a few seconds that differ per client |
 /// | [`Impossible`](Self::Impossible) | 403 | none |
 /// | [`Blocked`](Self::Blocked) | 403, or the layer's status | none |
@@ -48,7 +48,7 @@ pub struct Refusal<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum RefusalReason<'a> {
-    /// It exceeds a quota: 429, with the wait in `Retry-After`.
+    /// It exceeds a quota: 429, or the status of the limits, with the wait in `Retry-After`.
     Exceeded(&'a Decided),
     /// Its key is suspended, because it continued after many refusals: 429, with the rest of the suspension in `Retry-After`.
     Suspended(&'a Decided),
@@ -168,6 +168,13 @@ impl<'a> Refusal<'a> {
             RefusalReason::Blocked(status) => (status, None, true),
         };
         Self { reason, request, shown, status, wait, body: BodyForm::default(), is_clients_doing }
+    }
+
+    /// The refusal with this status, if a limit is exceeded or a key is suspended.
+    pub(crate) fn with_status(self, status: Option<StatusCode>) -> Self {
+        let is_of_limit = matches!(self.reason, RefusalReason::Exceeded(_) | RefusalReason::Suspended(_))
+            || self.at_once().is_some();
+        Self { status: status.filter(|_| is_of_limit).unwrap_or(self.status), ..self }
     }
 
     /// The refusal with the body for header fields of this form.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName};
-use http::{HeaderMap, Request, Response};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, HeaderName, TRANSFER_ENCODING};
+use http::{HeaderMap, Method, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 use sluicegate_core::ConfigError;
@@ -389,6 +389,7 @@ pub struct Reserve {
 enum ReserveSource {
     Header(HeaderName),
     Field(String),
+    Bytes,
 }
 
 impl Reserve {
@@ -408,6 +409,14 @@ impl Reserve {
     pub fn json(field: &str, missing: u64) -> Result<Self, ConfigError> {
         let path = FieldPath::parse(field)?;
         Ok(Self::by(ReserveSource::Field(path.to_string()), missing))
+    }
+
+    /// The bytes of the request's body, up to these, which a body of unknown length reserves. A
+    /// [`RequestFieldsLayer`](crate::request_fields::RequestFieldsLayer::count_bytes) around the limits that counts bytes knows the length of chunked bodies too.
+    /// Without it, `Content-Length` says it, and a request without that field has no body if it is a GET, HEAD, OPTIONS, TRACE or DELETE, and one of unknown
+    /// length otherwise.
+    pub fn bytes(at_most: u64) -> Self {
+        Self::by(ReserveSource::Bytes, 0).at_most(at_most)
     }
 
     fn by(said: ReserveSource, missing: u64) -> Self {
@@ -441,11 +450,23 @@ impl Reserve {
                 let is_there = !fields.is_readable() || fields.has(field);
                 is_there.then(|| fields.number(field))
             }),
+            ReserveSource::Bytes => {
+                Some(RequestFields::of(request).map_or_else(|| stated_bytes(request), RequestFields::bytes))
+            }
         };
         match number {
             Some(Some(number)) => number.min(self.at_most.unwrap_or(u64::MAX)).max(self.at_least),
             Some(None) => self.at_most.unwrap_or(self.missing),
             None => self.missing,
         }
+    }
+}
+
+/// The bytes of a body as the head of its request states them.
+fn stated_bytes(request: RequestView<'_>) -> Option<u64> {
+    let has_no_body = request.method.is_safe() || request.method == Method::DELETE;
+    match request.headers.contains_key(CONTENT_LENGTH) {
+        true => number_in(request.headers, &CONTENT_LENGTH),
+        false => (has_no_body && !request.headers.contains_key(TRANSFER_ENCODING)).then_some(0),
     }
 }

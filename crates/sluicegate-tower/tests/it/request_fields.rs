@@ -127,10 +127,10 @@ async fn a_body_that_breaks_off_breaks_off_behind_the_layer_too() {
 #[tokio::test]
 async fn other_fields_can_be_read_while_the_layer_serves() {
     let layer = layer();
-    layer.swap(["n.best"], OnUnreadable::Match).unwrap();
+    layer.swap(&RequestFieldsLayer::new(["n.best"]).unwrap());
     let (model, best, _) = seen(layer.clone(), asking([data(ASKED)])).await;
     assert_eq!((model, best), (None, Some(2)));
-    assert!(layer.swap(["a..b"], OnUnreadable::Skip).unwrap_err().to_string().contains("\"a..b\""));
+    assert!(RequestFieldsLayer::new(["a..b"]).unwrap_err().to_string().contains("\"a..b\""));
 }
 
 #[tokio::test(start_paused = true)]
