@@ -3,6 +3,49 @@
 //! Scalars are read as texts and parsed later, by the same code as elsewhere, so that all mistakes in values are reported
 //! at once, each at its place.
 
+/// An entry of a file, with its name in the schema, and its words: `?` is behind one that may be left out, `[]` behind one that is empty then. A
+/// text behind `=` is the function with the schema of a value.
+macro_rules! entry {
+    (
+        $(#[$of_entry:meta])* $entry:ident as $name:literal:
+        $($(#[$of_word:meta])* $word:ident
+            $(?: $optional:ty)? $([]: $several:ty)? $(: $value:ty)? $(= $schema:literal)?,)*
+    ) => {
+        $(#[$of_entry])*
+        #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+        #[serde(deny_unknown_fields)]
+        #[schemars(rename = $name)]
+        pub(crate) struct $entry {
+            $(
+                $(#[$of_word])*
+                $(#[schemars(schema_with = $schema)])?
+                $(#[serde(default, deserialize_with = "crate::schema::shapes::said")] pub $word: Option<$optional>,)?
+                $(#[serde(default)] pub $word: $several,)?
+                $(pub $word: $value,)?
+            )*
+        }
+    };
+}
+
+/// The schema of a shape, which is written wherever the shape stands.
+macro_rules! schema {
+    ($shape:ty as $name:literal, |$generator:pat_param| $schema:expr) => {
+        impl schemars::JsonSchema for $shape {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                $name.into()
+            }
+
+            fn json_schema($generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                $schema
+            }
+        }
+    };
+}
+
 mod file;
 mod sections;
 mod shapes;

@@ -151,20 +151,10 @@ impl<'de> Deserialize<'de> for OneOrMany {
     }
 }
 
-impl JsonSchema for OneOrMany {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "one_or_many".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let text = json_schema!({ "type": ["string", "number", "boolean"] });
-        json_schema!({ "anyOf": [text, { "type": "array", "items": text, "minItems": 1 }] })
-    }
-}
+schema!(OneOrMany as "one_or_many", |_| {
+    let text = json_schema!({ "type": ["string", "number", "boolean"] });
+    json_schema!({ "anyOf": [text, { "type": "array", "items": text, "minItems": 1 }] })
+});
 
 /// Header fields, parameters, or fields of a body, and the values that they must have.
 pub(crate) type FieldValues = Named<At<TextWanted>>;
@@ -182,17 +172,13 @@ pub(crate) enum TextWanted {
     Several(Vec<At<Self>>),
 }
 
-/// A text that is described by its form.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "text_form")]
-struct TextForm {
+entry! {
+    /// A text that is described by its form.
+    TextForm as "text_form":
     /// A regular expression of the crate `regex` that the whole text matches.
-    #[serde(default, deserialize_with = "said")]
-    regex: Option<String>,
+    regex?: String,
     /// `false` where the field must not be there.
-    #[serde(default, deserialize_with = "said")]
-    present: Option<bool>,
+    present?: bool,
 }
 
 impl At<TextWanted> {
@@ -240,21 +226,11 @@ impl<'de> Deserialize<'de> for TextWanted {
     }
 }
 
-impl JsonSchema for TextWanted {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "text_wanted".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let text = json_schema!({ "type": ["string", "number", "boolean"] });
-        let one = json_schema!({ "anyOf": [text, generator.subschema_for::<TextForm>()] });
-        json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
-    }
-}
+schema!(TextWanted as "text_wanted", |generator| {
+    let text = json_schema!({ "type": ["string", "number", "boolean"] });
+    let one = json_schema!({ "anyOf": [text, generator.subschema_for::<TextForm>()] });
+    json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+});
 
 /// A text, or names with their values.
 #[derive(Debug)]
@@ -316,70 +292,39 @@ impl EntryShape for KeyEntry {
     const EXPECTED: &'static str = "a tier, or { tier, quota }";
 }
 
-/// Units that a header field, a field of the body, or its length says.
-#[derive(Debug, serde::Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "said_cost")]
-pub(crate) struct SaidCost {
+entry! {
+    /// Units that a header field, a field of the body, or its length says.
+    SaidCost as "said_cost":
     /// The name of the header field.
-    #[serde(default, deserialize_with = "said")]
-    pub header: Option<At<String>>,
+    header?: At<String>,
     /// The field of the request's JSON body, as `max_tokens`.
-    #[serde(default, deserialize_with = "said")]
-    pub json: Option<At<String>>,
+    json?: At<String>,
     /// `request`: the length of its body.
-    #[serde(default, deserialize_with = "said")]
-    #[schemars(schema_with = "words::bytes_of_request")]
-    pub bytes: Option<At<String>>,
+    bytes?: At<String> = "words::bytes_of_request",
     /// The least that a request costs, at least 1.
-    pub min: At<String>,
+    min: At<String>,
     /// The most that a request costs; also the cost where the field is not a number, and where the length is not known.
-    pub max: At<String>,
+    max: At<String>,
     /// The cost of requests without the field.
-    #[serde(default, deserialize_with = "said")]
-    #[schemars(schema_with = "words::number")]
-    pub missing: Option<At<String>>,
+    missing?: At<String> = "words::number",
 }
 
-/// The tier and the quotas of an API key.
-#[derive(Debug, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct KeyEntry {
-    #[serde(default, deserialize_with = "said")]
-    pub tier: Option<At<String>>,
-    #[serde(default, deserialize_with = "said")]
-    pub quota: Option<At<OneOrMany>>,
+entry! {
+    /// The tier and the quotas of an API key.
+    KeyEntry as "key_entry":
+    tier?: At<String>,
+    quota?: At<OneOrMany>,
 }
 
-impl JsonSchema for PricesEntry {
-    fn inline_schema() -> bool {
-        true
-    }
+schema!(PricesEntry as "prices", |_| {
+    let price = json_schema!({ "type": ["integer", "string"] });
+    json_schema!({ "anyOf": [{ "type": "string" }, { "type": "object", "additionalProperties": price }] })
+});
 
-    fn schema_name() -> Cow<'static, str> {
-        "prices".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let price = json_schema!({ "type": ["integer", "string"] });
-        json_schema!({ "anyOf": [{ "type": "string" }, { "type": "object", "additionalProperties": price }] })
-    }
-}
-
-impl JsonSchema for Cost {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "cost".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let header = generator.subschema_for::<SaidCost>();
-        json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, header] })
-    }
-}
+schema!(Cost as "cost", |generator| {
+    let header = generator.subschema_for::<SaidCost>();
+    json_schema!({ "anyOf": [{ "type": ["integer", "string"] }, header] })
+});
 
 /// Entries with their values: as names, in any order, or as a list, in this order.
 #[derive(Debug)]
@@ -417,17 +362,7 @@ impl<'de> Deserialize<'de> for DescriptorEntries {
     }
 }
 
-impl JsonSchema for DescriptorEntries {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "descriptor_entries".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let entries = generator.subschema_for::<Named<TextWanted>>();
-        json_schema!({ "anyOf": [entries, { "type": "array", "items": entries, "minItems": 1 }] })
-    }
-}
+schema!(DescriptorEntries as "descriptor_entries", |generator| {
+    let entries = generator.subschema_for::<Named<TextWanted>>();
+    json_schema!({ "anyOf": [entries, { "type": "array", "items": entries, "minItems": 1 }] })
+});
