@@ -172,11 +172,6 @@ impl Receipt {
         }
     }
 
-    /// This receipt, with the spend of the part that has decided it.
-    pub(crate) fn with_part(self, part: Option<SpentPart>) -> Self {
-        Self { part: part.map(Box::new), ..self }
-    }
-
     /// The part that has decided it, as [`Decision::with_parts`](crate::Decision::with_parts) said. For stores that keep one bucket in
     /// several places.
     pub fn part(&self) -> Option<&SpentPart> {

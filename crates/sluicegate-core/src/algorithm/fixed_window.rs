@@ -180,12 +180,9 @@ impl Shape for FixedWindow {
 
     fn numbers(&self) -> Numbers {
         // A border of a window gives all units back, however many.
-        Numbers::new(2)
-            .then(if self.lasting > self.limit.get() { self.limit.get() } else { EXACT })
-            .then(self.period_us.get())
-            .then(self.burst)
-            .then(self.ceiling)
-            .then(self.from_us.map_or(0, |from_us| from_us.saturating_add(1)))
+        let limit = if self.lasting > self.limit.get() { self.limit.get() } else { EXACT };
+        let from_us = self.from_us.map_or(0, |from_us| from_us.saturating_add(1));
+        Numbers::new(2, [limit, self.period_us.get(), self.burst, self.ceiling, from_us, 0])
     }
 
     fn words(&self, state: State) -> [u64; 3] {

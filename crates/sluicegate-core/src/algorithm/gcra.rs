@@ -277,13 +277,9 @@ impl Shape for Gcra {
     }
 
     fn numbers(&self) -> Numbers {
-        Numbers::new(1)
-            .then(self.unit_us.get())
-            .then(self.ticks.get())
-            .then(self.spacing.get())
-            .then(self.burst)
-            .then(self.ceiling)
-            .then(if self.is_queue() { self.undelayed } else { Numbers::NONE })
+        let (unit_us, ticks, spacing) = (self.unit_us.get(), self.ticks.get(), self.spacing.get());
+        // A rule that delays nothing has the highest number already.
+        Numbers::new(1, [unit_us, ticks, spacing, self.burst, self.ceiling, self.undelayed])
     }
 
     fn take_back(&self, state: State, turn: &Spent) -> Option<State> {

@@ -286,7 +286,6 @@ impl SpendState for () {
 pub struct Numbers {
     kind: u8,
     starts_short: bool,
-    count: usize,
     numbers: [u64; Self::MOST],
 }
 
@@ -297,32 +296,21 @@ impl Numbers {
     /// Stands for a level that is never reached.
     pub const NONE: u64 = u64::MAX;
 
-    pub(super) fn new(kind: u8) -> Self {
-        Self { kind, starts_short: false, count: 0, numbers: [0; Self::MOST] }
-    }
-
-    pub(super) fn then(mut self, number: u64) -> Self {
-        if let Some(next) = self.numbers.get_mut(self.count) {
-            *next = number;
-            self.count = self.count.saturating_add(1);
-        }
-        self
+    pub(super) fn new(kind: u8, numbers: [u64; Self::MOST]) -> Self {
+        Self { kind, starts_short: false, numbers }
     }
 
     /// The numbers of this bucket for newcomers that lack this many units.
     pub(super) fn of_newcomers(mut self, missing: u64) -> Self {
         self.starts_short = true;
-        if let Some(last) = self.numbers.last_mut() {
-            *last = missing;
-        }
+        self.numbers[Self::MOST - 1] = missing;
         self
     }
 
     /// The numbers of these windows by the periods of a calendar.
     pub(super) fn in_calendar(mut self, id: u32) -> Self {
         self.kind = 5;
-        let [.., border, _] = &mut self.numbers;
-        *border = id.into();
+        self.numbers[Self::MOST - 2] = id.into();
         self
     }
 

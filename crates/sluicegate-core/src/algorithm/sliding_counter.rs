@@ -236,9 +236,8 @@ impl Shape for SlidingCounter {
     }
 
     fn numbers(&self) -> Numbers {
-        let unit_us = self.unit_us.get();
-        let numbers = Numbers::new(3).then(self.limit).then(self.period_us.get()).then(unit_us);
-        numbers.then(self.ceiling).then(u64::from(self.excess > 0))
+        let (period_us, unit_us, rounds_up) = (self.period_us.get(), self.unit_us.get(), self.excess > 0);
+        Numbers::new(3, [self.limit, period_us, unit_us, self.ceiling, rounds_up.into(), 0])
     }
 
     fn words(&self, state: State) -> [u64; 3] {

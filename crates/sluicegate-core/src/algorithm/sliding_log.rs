@@ -192,11 +192,7 @@ impl Shape for SlidingLog {
     }
 
     fn numbers(&self) -> Numbers {
-        Numbers::new(4)
-            .then(self.limit)
-            .then(self.period_us.get())
-            .then(self.ceiling)
-            .then(self.part_us.get())
+        Numbers::new(4, [self.limit, self.period_us.get(), self.ceiling, self.part_us.get(), 0, 0])
     }
 
     fn remaining(&self, state: State, now_us: u64) -> u64 {

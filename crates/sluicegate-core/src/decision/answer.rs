@@ -477,13 +477,14 @@ impl Decision {
         let AskMoment { by, at_us, delay_us, .. } = self.moment(u8::try_from(ask).unwrap_or(u8::MAX));
         let parts = details.map_or(&[][..], |details| &details.parts);
         let part = parts.iter().find(|(of, _)| usize::from(*of) == ask);
-        let receipt = Receipt::new(
+        let mut receipt = Receipt::new(
             by,
             at_us.saturating_add(delay_us),
             own().map(|(_, status)| status.spent()),
             own().filter_map(|(index, _)| traces.get(index).copied()),
         );
-        Some(receipt.with_part(part.map(|(_, part)| part.copied())))
+        receipt.part = part.map(|(_, part)| Box::new(part.copied()));
+        Some(receipt)
     }
 
     /// Moves the asks of this decision to these indices among the asks of a larger call. For stores around stores.

@@ -74,7 +74,7 @@ pub(super) struct Handle {
     pub(super) store: Arc<dyn Store>,
     pub(super) always_answers: bool,
     /// The policy before the first replacement.
-    first: InForce,
+    pub(super) first: InForce,
     /// The policy with everything that layers have asked it to [remember](RateLimiter::remember). Layers ask once, before
     /// requests arrive.
     remembered: [OnceLock<InForce>; 2],
@@ -150,7 +150,7 @@ impl InForce {
             Some(index) => &self.given[index],
             None => self.given.first().filter(|over| over.key().is_none() && !brings_quotas && is_new())?,
         };
-        over.stands_at(now_us).then(|| over.key_quotas())
+        over.stands_at(now_us).then_some(&over.key_quotas)
     }
 }
 
@@ -181,11 +181,6 @@ impl Handle {
     /// The name of the policy.
     pub(super) fn name(&self) -> &str {
         self.first.prepared.policy().name()
-    }
-
-    /// The first policy, before any replacement.
-    pub(super) fn first_policy(&self) -> &Policy {
-        self.first.prepared.policy()
     }
 }
 

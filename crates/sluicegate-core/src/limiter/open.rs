@@ -125,7 +125,7 @@ impl RateLimiter {
     fn joined_by(&self, policy: Policy) -> Result<Option<Replacement<'_>>, ConfigError> {
         let own = self.own_policy();
         let is_of_code = self.handle.opened_at.is_some();
-        if is_of_code && !policy.is_like(self.handle.first_policy()) && !policy.is_like(&own) {
+        if is_of_code && !policy.is_like(self.handle.first.prepared.policy()) && !policy.is_like(&own) {
             return Err(crate::store::name_taken(&policy, &own));
         }
         let more = Policy::clone(&own).remembering_as(&policy);
@@ -245,7 +245,8 @@ fn put(
         let steps = policies.iter().cloned().zip(&found).map(|(policy, found)| match (found, opened_at) {
             (None, _) => {
                 let opened = open_first(store, policy, opened_at);
-                opened.inspect_err(|error| is_held = error.kind() == ConfigErrorKind::NameTaken)
+                let opened = opened.inspect_err(|error| is_held = error.kind() == ConfigErrorKind::NameTaken);
+                opened.map(OpenStep::Open)
             }
             (Some(handle), Some(_)) => Ok(OpenStep::Join(handle, handle.joined_by(policy)?)),
             (Some(handle), None) => {
@@ -293,35 +294,29 @@ fn put(
 const TRIES: usize = 1_000;
 
 /// Opens a policy under a name without a handle.
-fn open_first<'a>(
-    store: &Arc<dyn Store>,
-    policy: Policy,
-    opened_at: Option<&'static Location<'static>>,
-) -> Result<OpenStep<'a>, ConfigError> {
-    let (first, own) = open_free(store, policy)?;
-    let handle = Handle::new(Arc::clone(store), first, own, opened_at);
-    Ok(OpenStep::Open(RateLimiter::of(Arc::new(handle))))
-}
-
-/// The policy as prepared by the store, and the policy of code.
 ///
 /// Another thread may be dropping the last handle of the name: it has released the handle, and releases the name when it
 /// has freed a table or two. Running calls may hold the name for longer, because they hold the policy with an override that
 /// was put while it had a handle: then it is opened with that override, which needs no wait.
-fn open_free(store: &Arc<dyn Store>, policy: Policy) -> Result<(PreparedPolicy, Arc<Policy>), ConfigError> {
+fn open_first(
+    store: &Arc<dyn Store>,
+    policy: Policy,
+    opened_at: Option<&'static Location<'static>>,
+) -> Result<RateLimiter, ConfigError> {
     let open = |policy: Policy| suspension::open(&**store, policy, None);
     let overridden = || {
         let over = standing_on(&**store, policy.name(), None)?;
         open(over.changed(&policy).ok()?).ok()
     };
-    match open(policy.clone()) {
+    let (first, own) = match open(policy.clone()) {
         Ok(first) => {
             let own = Arc::clone(first.policy());
-            Ok((first, own))
+            (first, own)
         }
-        Err(error) if error.kind() != ConfigErrorKind::NameTaken => Err(error),
-        Err(error) => overridden().map(|first| (first, Arc::new(policy))).ok_or(error),
-    }
+        Err(error) if error.kind() != ConfigErrorKind::NameTaken => return Err(error),
+        Err(error) => (overridden().ok_or(error)?, Arc::new(policy)),
+    };
+    Ok(RateLimiter::of(Arc::new(Handle::new(Arc::clone(store), first, own, opened_at))))
 }
 
 impl Limiters {
@@ -607,7 +602,7 @@ impl RateLimiter {
     /// When the store cannot support them.
     pub(super) fn would_keep(&self, over: &Override) -> Result<(), ConfigError> {
         if over.key().is_some() || over.is_for_new_keys() {
-            return self.check_quotas(over.key_quotas());
+            return self.check_quotas(&over.key_quotas);
         }
         let in_force = self.handle.current.load();
         let changed = over.changed(&in_force.written)?;

@@ -132,18 +132,16 @@ impl Overrides {
         let changes: Vec<_> = changes.into_iter().collect();
         for (index, change) in changes.iter().enumerate() {
             self.check(change)?;
-            let is_same = |other: &OverrideBuilder| {
-                other.policy() == change.policy() && other.for_key() == change.for_key()
-            };
+            let is_same = |other: &OverrideBuilder| other.policy == change.policy && other.key == change.key;
             if changes[..index].iter().any(is_same) {
-                return Err(refused(change.policy(), "two overrides of one policy: put one of them").into());
+                return Err(refused(&change.policy, "two overrides of one policy: put one of them").into());
             }
         }
         self.write(|board, now_us| {
             let put = |change: &OverrideBuilder| {
                 let over = change.build(now_us)?;
-                let subject = (change.policy(), change.for_key());
-                expect(board, subject, change.replaces(), now_us, || over.to_string())?;
+                let subject = (&*change.policy, change.key.as_ref());
+                expect(board, subject, change.replaces, now_us, || over.to_string())?;
                 Ok(board.put(over))
             };
             changes.iter().map(put).collect()
@@ -202,9 +200,9 @@ impl Overrides {
     /// Checks an override before anything is written.
     fn check(&self, change: &OverrideBuilder) -> Result<(), OverrideError> {
         let over = change.build(self.0.now_us())?;
-        match self.0.limiters().get(change.policy()) {
+        match self.0.limiters().get(&change.policy) {
             Some(limiter) => Ok(limiter.would_keep(&over)?),
-            None => Err(refused(change.policy(), self.unknown()).into()),
+            None => Err(refused(&change.policy, self.unknown()).into()),
         }
     }
 

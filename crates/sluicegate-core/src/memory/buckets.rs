@@ -25,7 +25,8 @@ use crate::support::lock;
 pub(super) struct Buckets {
     policy: Arc<Policy>,
     pub(super) each: Box<[Arc<Bucket>]>,
-    replaced: Replacements,
+    /// The replacements after which a key may have to be handed over.
+    pub(super) replaced: Replacements,
 }
 
 /// The plans of a key's quotas, in the order of the policy's; `None` for the policy's own quota.
@@ -136,20 +137,6 @@ impl Buckets {
         }
     }
 
-    /// From now on spends under this policy are noted, and by [`Inherit::Spent`] keys are handed over in both directions: a request that
-    /// began under this policy, and is decided by it only now, finds the units that were spent under the new policy.
-    pub(super) fn is_replaced_by(&self, new: &Self, how: Inherit, now_us: u64) {
-        if let Some(back) = new.replaced.back_to(&self.each, how) {
-            self.replaced.add(back, now_us);
-        }
-    }
-
-    /// Whether a key may have to be handed over.
-    #[inline]
-    pub(super) fn has_older(&self) -> bool {
-        self.replaced.are_any()
-    }
-
     /// The name of the policy.
     pub(super) fn name(&self) -> &str {
         self.policy.name()
@@ -164,18 +151,13 @@ impl Buckets {
     /// are only [charged](Bucket::reaches).
     #[inline]
     pub(super) fn is_at_rest(&self, key: impl Fn() -> HashedKey) -> bool {
-        !self.has_older() && self.each.iter().all(|bucket| bucket.is_at_rest(&key))
-    }
-
-    /// The replacements whose keys may still matter, the youngest first. Drops the others and frees their memory.
-    pub(super) fn older(&self, now_us: u64) -> Arc<Vec<Arc<BucketReplacement>>> {
-        self.replaced.alive(now_us)
+        !self.replaced.are_any() && self.each.iter().all(|bucket| bucket.is_at_rest(&key))
     }
 
     /// The policy's buckets, and those of former policies that are still needed. Drops the others.
     pub(super) fn all(&self, now_us: u64) -> Vec<Arc<Bucket>> {
         let mut all = self.each.to_vec();
-        for older in self.older(now_us).iter() {
+        for older in self.replaced.alive(now_us).iter() {
             older.heirs.iter().for_each(|heir| all.extend_from_slice(&heir.follows));
         }
         all
@@ -499,7 +481,8 @@ impl Replacements {
     }
 
     /// The way back: the old buckets as heirs of the buckets that continue them in the youngest replacement. They follow these only
-    /// where spent units stay spent.
+    /// where spent units stay spent: a request that began under the old policy, and is decided by it only now, finds the units that were
+    /// spent under the new policy.
     pub(super) fn back_to(&self, old: &[Arc<Bucket>], how: Inherit) -> Option<BucketReplacement> {
         let each = self.each.load();
         let youngest = each.first()?;

@@ -63,7 +63,7 @@ impl LockedSet<'_> {
                 Effect::default()
             }
             Mode::Return => {
-                self.give_up(cell, now_us);
+                returned(cell).into_iter().for_each(|(_, trace, cost)| self.leave(cell, trace, cost, now_us));
                 Effect::default()
             }
             Mode::Reset => {
@@ -226,13 +226,6 @@ impl LockedSet<'_> {
             kept.account = account.unwrap_or_else(|| cell.bucket.new_account());
         }
         self.put(cell, kept, now_us);
-    }
-
-    /// Gives up the turn of the ask's receipt.
-    fn give_up(&mut self, cell: &BucketCell<'_>, now_us: u64) {
-        if let Some((_, trace, cost)) = returned(cell) {
-            self.leave(cell, trace, cost, now_us);
-        }
     }
 
     /// Gives back `cost` units of a turn that has not started, if no later turn depends on it.

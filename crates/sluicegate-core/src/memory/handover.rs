@@ -54,8 +54,8 @@ impl PolicyBuckets {
     /// in between.
     pub(super) fn older<'a>(&self, asks: &[Ask<'a>]) -> Older<'a> {
         let slept = asks.iter().filter_map(|ask| {
-            let buckets = ask.policy().prepared::<Buckets>().filter(|buckets| buckets.has_older())?;
-            Some((*ask, buckets.older(self.context.clock.now_us())))
+            let buckets = ask.policy().prepared::<Buckets>().filter(|buckets| buckets.replaced.are_any())?;
+            Some((*ask, buckets.replaced.alive(self.context.clock.now_us())))
         });
         few(slept)
     }

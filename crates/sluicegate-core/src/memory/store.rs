@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::buckets::Buckets;
 use super::context::{MemorySettings, StoreContext, TimeSource};
+use super::decide::OnlyBucket;
 use crate::clock::{Clock, SystemClock};
 use crate::error::{ConfigError, ConfigErrorKind};
 use crate::policy::{MOST_KEYS, Policy};
@@ -152,7 +153,7 @@ impl PolicyBuckets {
             self.until_swept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
         if count.is_err() {
             let open = self.open.prepared();
-            open.iter().for_each(|buckets| drop(buckets.older(now_us)));
+            open.iter().for_each(|buckets| drop(buckets.replaced.alive(now_us)));
             self.until_swept.store(open.len() / 8, Ordering::Relaxed);
         }
     }
@@ -186,12 +187,15 @@ impl Store for PolicyBuckets {
         let now_us = self.context.clock.now_us();
         self.sweep(now_us);
         if let Some((old, new)) = old.prepared::<Buckets>().zip(new.prepared::<Buckets>()) {
-            old.is_replaced_by(new, inherit, now_us);
+            new.replaced
+                .back_to(&old.each, inherit)
+                .into_iter()
+                .for_each(|back| old.replaced.add(back, now_us));
         }
     }
 
     fn short_way(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
-        self.way_of(policy)
+        Some(Arc::new(OnlyBucket::new(&self.context, policy)?))
     }
 
     fn capabilities(&self) -> Capabilities<'_> {

@@ -31,7 +31,7 @@ pub struct Override {
     pub(super) new_keys: bool,
     pub(super) quotas: Vec<Quota>,
     /// The same quotas, for keys.
-    pub(super) key_quotas: Quotas,
+    pub(crate) key_quotas: Quotas,
     pub(super) mode: Option<PolicyMode>,
     pub(super) by: String,
     pub(super) until_us: u64,
@@ -71,11 +71,6 @@ impl Override {
     /// The quotas that replace the policy's own; empty if those stay.
     pub fn quotas(&self) -> &[Quota] {
         &self.quotas
-    }
-
-    /// The quotas, for the keys of the override.
-    pub(crate) fn key_quotas(&self) -> &Quotas {
-        &self.key_quotas
     }
 
     /// The mode that replaces the policy's own; `None` if that stays.
@@ -166,14 +161,15 @@ impl fmt::Display for Override {
 #[derive(Clone, Debug)]
 #[must_use = "an override does nothing until it is put"]
 pub struct OverrideBuilder {
-    policy: String,
-    key: Option<Key>,
+    pub(crate) policy: String,
+    pub(crate) key: Option<Key>,
     new_keys: bool,
     by: String,
     quotas: Vec<Result<Quota, ConfigError>>,
     mode: Option<PolicyMode>,
     ends: Ends,
-    replaces: Option<u64>,
+    /// The version of the override to replace, if any.
+    pub(crate) replaces: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -210,21 +206,6 @@ crate::setters! { OverrideBuilder
 }
 
 impl OverrideBuilder {
-    /// The name of the policy.
-    pub(crate) fn policy(&self) -> &str {
-        &self.policy
-    }
-
-    /// The key that it is for, if it is for one.
-    pub(crate) fn for_key(&self) -> Option<&Key> {
-        self.key.as_ref()
-    }
-
-    /// The version of the override to replace, if any.
-    pub(crate) fn replaces(&self) -> Option<u64> {
-        self.replaces
-    }
-
     /// The override, put at this moment.
     pub(crate) fn build(&self, now_us: u64) -> Result<Override, ConfigError> {
         let refused = |problem: String| {

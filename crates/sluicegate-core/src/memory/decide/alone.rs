@@ -53,18 +53,14 @@ impl OnlyBucket {
         Some(Self { context, bucket, rule, plan, buckets, suspensions, refuses })
     }
 
-    /// Whether the decision needs more than the bucket: a replaced policy, or a suspension of this key.
-    #[inline]
-    fn is_beside(&self, key: HashedKey) -> bool {
-        let is_at_rest = |buckets: &Arc<Buckets>| buckets.is_at_rest(|| key);
-        self.buckets.has_older() || !self.suspensions.iter().all(is_at_rest)
-    }
-
     /// Decides by one look at the key, if it is enough.
     #[inline(always)]
     fn answer(&self, key: KeyRef<'_>, cost: u64) -> Option<ShortAnswer> {
         let key = self.context.hashed(key);
-        if self.is_beside(key) {
+        // A replaced policy or a suspension of this key needs more than the bucket.
+        if self.buckets.replaced.are_any()
+            || !self.suspensions.iter().all(|buckets| buckets.is_at_rest(|| key))
+        {
             return None;
         }
         let asked = (key, cost);

@@ -129,8 +129,10 @@ impl PolicyBuckets {
 fn buckets<'a>(ask: &Ask<'a>) -> Option<impl Iterator<Item = &'a Bucket> + use<'a>> {
     let buckets = buckets_of(ask).ok()?;
     let is_question = matches!(ask.mode(), Mode::Spend | Mode::Peek | Mode::Reserve { .. });
-    let is_plain =
-        is_question && !buckets.has_older() && ask.own().is_none() && !ask.policy().policy().gives_back();
+    let is_plain = is_question
+        && !buckets.replaced.are_any()
+        && ask.own().is_none()
+        && !ask.policy().policy().gives_back();
     is_plain.then(|| buckets.each.iter().map(|bucket| &**bucket))
 }
 

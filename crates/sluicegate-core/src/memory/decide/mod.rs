@@ -16,22 +16,12 @@ mod general;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
-use self::alone::OnlyBucket;
+pub(super) use self::alone::OnlyBucket;
 use super::buckets::Buckets;
-use super::store::PolicyBuckets;
 use crate::algorithm::Looked;
 use crate::decision::QuotaStatus;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::{Ask, PreparedPolicy, ShortWay};
-
-impl PolicyBuckets {
-    /// The fast path of a policy, if it has one.
-    pub(super) fn way_of(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
-        Some(Arc::new(OnlyBucket::new(&self.context, policy)?))
-    }
-}
+use crate::store::Ask;
 
 /// Whether an ask spends although it is refused.
 #[inline]
