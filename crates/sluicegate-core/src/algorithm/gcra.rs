@@ -68,7 +68,7 @@ pub struct Gcra {
     /// The level up to which nothing is delayed; above it, a shaping leaky bucket spaces its output.
     undelayed: u64,
     /// Whether a part is a microsecond, as in most quotas, and the rule delays nothing.
-    is_plain: bool,
+    pub(super) is_plain: bool,
 }
 
 /// The highest level that is exact; beyond it, a state still says when it is back at rest.
@@ -161,11 +161,6 @@ impl Gcra {
         };
         let drain_us = self.in_us(units);
         State { until_us: self.floor(now_us).saturating_add(drain_us), aux }
-    }
-
-    /// Whether a level is a span of time and the rule delays nothing.
-    pub(super) fn is_plain(&self) -> bool {
-        self.is_plain
     }
 
     /// `look` for a rule with a level that is a span of time: it counts no parts.

@@ -184,11 +184,12 @@ impl Rule {
         level.look(state, now_us, cost, settle)
     }
 
-    /// [`spend_now`](Self::spend_now) for a GCRA that delays nothing and counts its level in microseconds, without a call. `None` for other rules, too.
+    /// [`spend_now`](Self::spend_now) for a GCRA that delays nothing and counts its level in microseconds, without a call. `None` for other
+    /// rules, too.
     #[inline(always)]
     pub(crate) fn spend_plainly_now(&self, state: State, now_us: u64, cost: u64) -> Option<Looked> {
         match self {
-            Self::Gcra(level) if level.is_plain() => level.look_plainly(state, now_us, cost, ()),
+            Self::Gcra(level) if level.is_plain => level.look_plainly(state, now_us, cost, ()),
             _ => None,
         }
     }

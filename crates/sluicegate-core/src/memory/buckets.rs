@@ -154,6 +154,11 @@ impl Buckets {
         !self.replaced.are_any() && self.each.iter().all(|bucket| bucket.is_at_rest(&key))
     }
 
+    /// Whether a key may owe anything, or have owed, as far as [`is_at_rest`](Self::is_at_rest) knows without a lock.
+    pub(super) fn may_have_owed(&self, key: HashedKey) -> bool {
+        self.replaced.are_any() || self.each.iter().any(|bucket| bucket.may_have_owed(key))
+    }
+
     /// The policy's buckets, and those of former policies that are still needed. Drops the others.
     pub(super) fn all(&self, now_us: u64) -> Vec<Arc<Bucket>> {
         let mut all = self.each.to_vec();
@@ -404,6 +409,11 @@ impl Bucket {
         }
         let hash = self.context.hash(self.salt, key());
         !self.is_noted(hash) || self.has_no_state(hash) || self.is_over(furthest_us)
+    }
+
+    /// Whether the key may owe anything, or have owed. It takes no lock.
+    fn may_have_owed(&self, key: HashedKey) -> bool {
+        self.furthest_us() > 0 && self.is_noted(self.context.hash(self.salt, key))
     }
 
     fn is_noted(&self, hash: u64) -> bool {

@@ -1,7 +1,8 @@
 //! One key under a policy of one quota: the fastest path, which the limiter keeps.
 //!
 //! It skips questions that were answered when the policy was opened: that there is one bucket, and that the policy spends at once
-//! or not at all. If one look at the state is not enough, or if a refusal counts, the other ways decide, before any state has changed.
+//! or not at all. If one look at the state is not enough, the other ways decide, before any state has changed. A refusal that counts
+//! towards a suspension is counted here, unless it may be the one that suspends the key.
 
 use std::sync::Arc;
 
@@ -29,8 +30,10 @@ pub(in crate::memory) struct OnlyBucket {
     buckets: Arc<Buckets>,
     /// The buckets of suspensions. For keys that have ever been suspended there, the other ways decide.
     suspensions: Box<[Arc<Buckets>]>,
-    /// Whether a refusal may be given here: it neither spends nor counts towards a suspension.
-    refuses: bool,
+    /// The bucket that counts refusals towards a suspension, if they count.
+    strikes: Option<Arc<Buckets>>,
+    /// Whether a refusal spends, and the other ways have to decide.
+    counts_rejected: bool,
 }
 
 impl OnlyBucket {
@@ -47,10 +50,30 @@ impl OnlyBucket {
         let suspensions =
             suspensions.flat_map(|suspension| suspension.everywhere.iter().chain([&suspension.suspended]));
         let suspensions: Box<[_]> = suspensions.map(buckets_of).collect::<Option<_>>()?;
-        let is_enforced = policy.policy().mode() == PolicyMode::Enforce;
-        let strikes = policy.suspension().is_some_and(|of| is_enforced && of.strikes.is_some());
-        let refuses = !strikes && !policy.policy().counts_rejected();
-        Some(Self { context, bucket, rule, plan, buckets, suspensions, refuses })
+        let counted = policy.suspension().filter(|_| policy.policy().mode() == PolicyMode::Enforce);
+        let strikes = counted.and_then(|of| of.strikes.as_ref()).map(|[strikes, _]| buckets_of(strikes));
+        let (strikes, counts_rejected) = (strikes.flatten(), policy.policy().counts_rejected());
+        Some(Self { context, bucket, rule, plan, buckets, suspensions, strikes, counts_rejected })
+    }
+
+    /// Whether the key may be refused here: a refusal neither spends nor counts, or has been counted towards a suspension. If it may be the
+    /// one that suspends the key, or if the key was ever suspended, the other ways decide.
+    #[inline]
+    fn refuses(&self, key: HashedKey, now_us: u64) -> bool {
+        !self.counts_rejected && self.strikes.as_ref().is_none_or(|strikes| self.strike(strikes, key, now_us))
+    }
+
+    #[inline(never)]
+    fn strike(&self, strikes: &Buckets, key: HashedKey, now_us: u64) -> bool {
+        let [bucket] = &*strikes.each else { return false };
+        let Home::Logs(logs) = bucket.home() else { return false };
+        let hash = self.context.hash(bucket.salt, key);
+        let mut shard = logs.lock(Logs::shard_of(hash));
+        // Under the lock, which the refusal that suspends the key holds until that is noted: none counts in between.
+        let has_owed = |buckets: &Arc<Buckets>| buckets.may_have_owed(key);
+        !strikes.replaced.are_any()
+            && !self.suspensions.iter().any(has_owed)
+            && shard.spend_one_of_several(hash, now_us)
     }
 
     /// Decides by one look at the key, if it is enough.
@@ -101,7 +124,7 @@ impl OnlyBucket {
             1 => rule.spend_level_now(before.state, now_us, cost, found),
             _ => rule.spend_now(before.state, now_us, cost, found),
         }?;
-        (spent.passed || self.refuses).then_some((now_us, spent))
+        (spent.passed || self.refuses(key, now_us)).then_some((now_us, spent))
     }
 
     /// Spends from a table with accounts, and returns the data of a receipt.
@@ -119,7 +142,8 @@ impl OnlyBucket {
         let spent = rule.spend_level_now(before.state, now_us, cost, ())?;
         let status = status_after((0, 0), &spent, cost);
         if !spent.passed {
-            return self.refuses.then(|| ShortAnswer::new(now_us, status));
+            drop(set);
+            return self.refuses(key, now_us).then(|| ShortAnswer::new(now_us, status));
         }
         let account = bucket.account_of(rule, &before, now_us);
         let after = SlotWords { state: spent.state, account, ..before };
@@ -138,7 +162,7 @@ impl OnlyBucket {
         let now_us = self.context.clock.now_us();
         let spent = shard.spend_now(hash, now_us, cost)?;
         drop(shard);
-        (spent.passed || self.refuses).then_some((now_us, spent))
+        (spent.passed || self.refuses(key, now_us)).then_some((now_us, spent))
     }
 }
 

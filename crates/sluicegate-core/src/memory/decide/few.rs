@@ -13,8 +13,9 @@ use crate::decision::{Decision, QuotaStatus};
 use crate::few::sort_few;
 use crate::memory::buckets::Bucket;
 use crate::memory::home::{Home, LockedSet};
-use crate::memory::slot::SlotWords;
+use crate::memory::slot::{QuotaRules, SlotWords};
 use crate::memory::store::PolicyBuckets;
+use crate::memory::table::{Locked, NarrowTable};
 use crate::store::{Ask, DecisionFuture, Mode};
 
 /// The most buckets that are decided this way.
@@ -28,6 +29,8 @@ struct BucketAsk<'a> {
     cost: u64,
     /// The index of the ask, and the index of the quota in its policy.
     at: (u8, u8),
+    /// The table, if states are of one word, as most are.
+    table: Option<&'a NarrowTable>,
     /// The key's slot in its set.
     slot: Option<usize>,
     spent: Looked,
@@ -74,8 +77,18 @@ impl PolicyBuckets {
             sort_few(few, |asked| asked.bucket.number);
         }
         let is_twice = (1..N).any(|next| few[next - 1].bucket.number == few[next].bucket.number);
-        let comes_back = few.iter().any(|asked| asked.bucket.accounts());
-        let spent = if is_twice || comes_back { None } else { self.spend(few) };
+        let comes_back = few.iter().any(|asked| asked.table.is_none() && asked.bucket.accounts());
+        let spent = if is_twice || comes_back {
+            None
+        } else if few.iter().all(|asked| asked.table.is_some()) {
+            // Read before the locks, to hold them for less time: no window begins here.
+            let now_us = self.context.clock.now_us();
+            let lock = |asked: &BucketAsk<'a>| asked.table.map(|table| table.lock(table.set_of(asked.hash)));
+            spend(few, lock, || now_us)
+        } else {
+            // Read under the locks: a window must not begin after a moment counted in it.
+            spend(few, |asked| Some(asked.lock()), || self.context.clock.now_us())
+        };
         let Some(now_us) = spent else {
             return DecisionFuture::ready(self.decide_all(asks));
         };
@@ -86,41 +99,6 @@ impl PolicyBuckets {
             [asked] => Decision::single(now_us, asked.status()),
             several => Decision::of(now_us, 0, several.iter().map(|asked| asked.status())),
         }))
-    }
-
-    /// Spends from all buckets or from none, and returns the moment; `None` leaves the asks to the general way.
-    #[inline]
-    fn spend<const N: usize>(&self, few: &mut [&mut BucketAsk<'_>; N]) -> Option<u64> {
-        // Read before the locks if no window begins here, to hold them for less time; but a window must not begin after a moment counted in it.
-        let are_levels = few.iter().all(|asked| matches!(asked.bucket.home(), Home::Narrow(_)));
-        let before_us = if are_levels { Some(self.context.clock.now_us()) } else { None };
-        let mut sets = [const { None }; N];
-        for (asked, set) in few.iter().zip(&mut sets) {
-            *set = Some(asked.lock());
-        }
-        let now_us = before_us.unwrap_or_else(|| self.context.clock.now_us());
-        let mut granted = true;
-        for (asked, set) in few.iter_mut().zip(sets.iter().flatten()) {
-            let (slot, before) = set.look(asked.hash);
-            if before.plan > 0 {
-                return None;
-            }
-            asked.slot = slot;
-            asked.spend_now(before.state, now_us)?;
-            granted &= asked.spent.passed;
-        }
-        if !granted && few.iter().any(|asked| asked.outlasts_refusal()) {
-            return None;
-        }
-        for (asked, set) in few.iter_mut().zip(sets.iter_mut().flatten()) {
-            if !granted || asked.ask.mode() == Mode::Peek {
-                asked.spend_nothing(set.look(asked.hash).1.state, now_us);
-            } else {
-                let kept = SlotWords { state: asked.spent.state, ..SlotWords::default() };
-                set.put_at(asked.slot, asked.hash, kept, &asked.bucket.rules, now_us);
-            }
-        }
-        Some(now_us)
     }
 }
 
@@ -136,15 +114,83 @@ fn buckets<'a>(ask: &Ask<'a>) -> Option<impl Iterator<Item = &'a Bucket> + use<'
     is_plain.then(|| buckets.each.iter().map(|bucket| &**bucket))
 }
 
+/// A locked set, of a table of one known kind or of any kind.
+trait LockedSpot {
+    fn look(&self, hash: u64) -> (Option<usize>, SlotWords);
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64);
+}
+
+impl LockedSpot for LockedSet<'_> {
+    #[inline]
+    fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
+        self.look(hash)
+    }
+
+    #[inline]
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
+        self.put_at(slot, hash, kept, rules, now_us);
+    }
+}
+
+impl LockedSpot for Locked<'_, 1, 8> {
+    #[inline]
+    fn look(&self, hash: u64) -> (Option<usize>, SlotWords) {
+        self.look(hash)
+    }
+
+    #[inline]
+    fn put(&mut self, slot: Option<usize>, hash: u64, kept: SlotWords, rules: &QuotaRules, now_us: u64) {
+        self.put(slot, hash, kept, rules, now_us);
+    }
+}
+
+/// Spends from all buckets or from none, and returns the moment; `None` leaves the asks to the general way.
+#[inline]
+fn spend<'a, S: LockedSpot, const N: usize>(
+    few: &mut [&mut BucketAsk<'a>; N],
+    lock: impl Fn(&BucketAsk<'a>) -> Option<S>,
+    now_us: impl FnOnce() -> u64,
+) -> Option<u64> {
+    let mut spots = [const { None }; N];
+    for (asked, spot) in few.iter().zip(&mut spots) {
+        *spot = lock(asked);
+    }
+    let now_us = now_us();
+    let mut granted = true;
+    for (asked, spot) in few.iter_mut().zip(spots.iter().flatten()) {
+        let (slot, before) = spot.look(asked.hash);
+        if before.plan > 0 {
+            return None;
+        }
+        asked.slot = slot;
+        asked.spend_now(before.state, now_us)?;
+        granted &= asked.spent.passed;
+    }
+    if !granted && few.iter().any(|asked| asked.outlasts_refusal()) {
+        return None;
+    }
+    for (asked, spot) in few.iter_mut().zip(spots.iter_mut().flatten()) {
+        if !granted || asked.ask.mode() == Mode::Peek {
+            asked.spend_nothing(spot.look(asked.hash).1.state, now_us);
+        } else {
+            let kept = SlotWords { state: asked.spent.state, ..SlotWords::default() };
+            spot.put(asked.slot, asked.hash, kept, &asked.bucket.rules, now_us);
+        }
+    }
+    Some(now_us)
+}
+
 impl<'a> BucketAsk<'a> {
     #[inline]
     fn new(bucket: &'a Bucket, (ask, hash): (&'a Ask<'a>, u64), at: (u8, u8)) -> Self {
+        let table = if let Home::Narrow(table) = bucket.home() { Some(table) } else { None };
         Self {
             bucket,
             ask,
             hash,
             cost: ask.cost_of(at.1),
             at,
+            table,
             slot: None,
             spent: Looked {
                 passed: false,

@@ -370,6 +370,19 @@ impl Shard {
         Some(looked)
     }
 
+    /// Spends one unit if another one fits after it, and returns whether it did; never if keys inherit or bring quotas.
+    pub(in crate::memory) fn spend_one_of_several(&mut self, hash: u64, now_us: u64) -> bool {
+        let rule = self.rule;
+        let known = self.current(hash, now_us);
+        let sum = known.map_or(0, |log| self.logs[log].sum);
+        if sum.saturating_add(1) >= rule.limit() || !self.left.is_empty() || self.takes_quotas {
+            return false;
+        }
+        self.enter_in(known, (hash, 1, &rule), now_us, now_us);
+        self.tidy(now_us);
+        true
+    }
+
     fn looked(&self, log: usize, (passed, now_us): (bool, u64), available_us: u64) -> Looked {
         let state = State::new(self.until_us(log, now_us), self.logs[log].sum);
         self.rule.looked_at(passed, (state, now_us), available_us.saturating_sub(now_us))

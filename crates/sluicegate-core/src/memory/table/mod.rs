@@ -191,7 +191,8 @@ impl<const WORDS: usize, const SIZE: usize> Locked<'_, WORDS, SIZE> {
     }
 
     /// Stores the entry of a hash in the slot that `find` found, or in the place of the least indebted key.
-    #[inline]
+    // Always: a call would take a quarter of the time that the table takes.
+    #[inline(always)]
     pub(super) fn put(
         &mut self,
         slot: Option<usize>,
