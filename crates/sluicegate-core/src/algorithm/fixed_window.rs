@@ -120,7 +120,7 @@ impl FixedWindow {
     /// The window that `now_us` falls into, or a later one with a reserved turn. A
     /// window's start is not stored: it follows from the last border and from the number of borders that the
     /// count needs.
-    #[inline]
+    #[inline(always)]
     fn window(&self, state: State, now_us: u64) -> WindowBounds {
         if state.until_us <= now_us {
             return WindowBounds { start_us: self.start_us(now_us), used: 0, closed: false };
@@ -141,7 +141,7 @@ impl FixedWindow {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn state(&self, window: WindowBounds) -> State {
         match window.used {
             // A turn in this window was given back; the window before it has lost its count and stays closed.
