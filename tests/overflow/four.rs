@@ -29,7 +29,7 @@ use crate::support::{Client, serve};
 
 const INSTANCES: usize = 4;
 const RATE: usize = 50;
-const VISITORS: usize = 600;
+const VISITORS: usize = 800;
 
 /// A visitor who entered, and when.
 type Entries = Arc<Mutex<Vec<(usize, Instant)>>>;

@@ -148,8 +148,9 @@ async fn same_answers(
                 let Some(place) = known else { continue };
                 for line in [memory, redis] {
                     line.end(place).await.unwrap();
-                    assert!(line.has_ended(place));
                 }
+                // In Redis, the look at its numbers that was under way may be older than the clock of this test.
+                assert!(memory.has_ended(place));
             }
             9..=60 => {
                 let most_us =
@@ -203,32 +204,27 @@ async fn the_same_polls_get_the_same_answers_in_memory_and_from_four_instances_o
     }
 }
 
-/// Redis drops the pages of past appointments many at a time, and memory one by one.
 #[tokio::test(flavor = "multi_thread")]
-async fn appointments_stay_in_both_homes_while_the_calendar_moves_on() {
+async fn an_emptied_redis_begins_a_new_line_and_every_visitor_gets_a_new_place_in_it() {
     let (server, clock) = (Server::start(), on_the_hour());
     let all = lines(&server, &clock, WaitingRoom::builder("sale", "1/s")).await;
     let mut places = Vec::new();
-    for visitor in 0..3_000 {
-        let ask = LineAsk::new(None, visitor);
-        let (expected, found) = (all[0].ask(ask).await.unwrap(), all[1].ask(ask).await.unwrap());
-
-        assert_eq!(found, expected, "{visitor}");
-        places.extend(place_of(&found));
+    for lot in 0..10 {
+        places.push(place_of(&all[1].ask(LineAsk::new(None, lot)).await.unwrap()).unwrap());
     }
-    // A new rate empties the calendar. So few ask, before and after pages are dropped, that theirs have gaps.
-    for line in &all[..2] {
-        line.change(LineChange::Rate("59/min".parse().unwrap())).await.unwrap();
+    clock.advance(Duration::from_secs(1));
+    all[2].end(places[0]).await.unwrap();
+    all[2].change(LineChange::Mode(LineMode::Metered)).await.unwrap();
+    eventually("each instance knows the pass", || all[1..].iter().all(|line| line.has_ended(places[0])));
+    server.run::<()>("FLUSHALL");
+    for (index, place) in places.iter().rev().enumerate() {
+        let answer = all[1 + index % 4].ask(LineAsk::new(Some(*place), 100)).await.unwrap();
+        let new = place_of(&answer).unwrap();
+        assert_eq!((new.number, new.lot), (index as u64, 100), "in the order in which they come back");
     }
-    clock.advance(Duration::from_secs(980));
-    for _ in 0..20 {
-        clock.advance(Duration::from_secs(7));
-        for place in places[2_700..].iter().step_by(60) {
-            let ask = LineAsk::new(Some(*place), 0);
-            let (expected, found) = (all[0].ask(ask).await.unwrap(), all[1].ask(ask).await.unwrap());
-            assert_eq!(found, expected, "{place:?}");
-        }
-    }
+    eventually("each instance knows the new line, and no pass of the old one", || {
+        all[1..].iter().all(|line| line.status().waiting == 7 && !line.has_ended(places[0]))
+    });
 }
 
 /// Each poll of a visitor without a ticket once left a place and a pass in Redis.
@@ -364,7 +360,7 @@ fn rights(text: &str) -> Vec<&str> {
 async fn the_documented_rights_of_a_line_are_enough() {
     let (server, clock) = (Server::start(), on_the_hour());
     let rights = rights(include_str!("../../crates/sluicegate-overflow/src/line/redis/mod.rs"));
-    assert_eq!(rights.len(), 16, "{rights:?}");
+    assert_eq!(rights.len(), 14, "{rights:?}");
     let limits = "+eval +evalsha +time +get +set +del";
     server.run::<()>(&format!("ACL SETUSER app on >secret ~rl:* {limits} {}", rights.join(" ")));
     let store = store(&server.url().replace("://", "://app:secret@")).await;

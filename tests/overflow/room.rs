@@ -217,7 +217,8 @@ async fn the_page_waits_moves_up_and_is_let_in_without_scripts() {
     page.looks(1_440, "dark").await;
     page.picture("waiting-room-1440-dark").await;
 
-    // Nobody touches it from here on.
+    // Nobody touches it from here on. The others stay away, so at this rate its next look would be its turn.
+    room.set_rate("1/s").await.unwrap();
     let mut positions = vec![first];
     while page.loaded().await == 503 {
         positions.push(position(&mut page).await);

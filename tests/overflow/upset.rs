@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use sluicegate::overflow::WaitingRoom;
-use sluicegate::overflow::line::{LineAnswer, LineAsk, LineChange, LineMode, LinePlace};
+use sluicegate::overflow::line::{LineAnswer, LineAsk, LineChange, LinePlace};
 use sluicegate_tests::servers::Server;
 use sluicegate_tests::time::{START, on_the_hour};
 
@@ -16,21 +16,25 @@ enum Event {
     /// Nobody reaches it for so long.
     Outage(u64),
     Rate(&'static str),
-    Mode(LineMode),
     /// The first who has entered leaves before its time.
     End,
 }
 
-/// Visitors that come within a second ask when they are told to, in both lines at once. Returns after how many milliseconds each of them
-/// has entered.
-async fn play(visitors: u64, most: Option<u64>, events: &[(u64, Event)]) -> Vec<u64> {
+/// Visitors that come within a second ask when they are told to, in both lines at once, or leave. Returns after how many milliseconds each of
+/// them has entered; 0 for those that left.
+async fn play(
+    visitors: u64,
+    most: Option<u64>,
+    leaves: impl Fn(u64) -> bool,
+    events: &[(u64, Event)],
+) -> Vec<u64> {
     let (server, clock) = (Server::start(), on_the_hour());
     let room = WaitingRoom::builder("sale", "20/s").pass_lasts(Duration::from_secs(300));
     let all = lines(&server, &clock, if let Some(most) = most { room.most_active(most) } else { room }).await;
     let mut asks: BinaryHeap<_> =
         (0..visitors).map(|visitor| Reverse((visitor * 1_000 / visitors, visitor))).collect();
     let (mut places, mut entered) =
-        (vec![None::<LinePlace>; 1_000], vec![0; usize::try_from(visitors).unwrap()]);
+        (vec![None::<LinePlace>; 3_000], vec![0; usize::try_from(visitors).unwrap()]);
     let (mut events, mut silent_until) = (events.iter().peekable(), 0);
     while let Some(Reverse((now, visitor))) = asks.pop() {
         let index = usize::try_from(visitor).unwrap();
@@ -40,7 +44,6 @@ async fn play(visitors: u64, most: Option<u64>, events: &[(u64, Event)]) -> Vec<
                 match event {
                     Event::Outage(lasts) => silent_until = at + lasts,
                     Event::Rate(rate) => line.change(LineChange::Rate(rate.parse().unwrap())).await.unwrap(),
-                    Event::Mode(mode) => line.change(LineChange::Mode(*mode)).await.unwrap(),
                     Event::End => line.end(places[0].unwrap()).await.unwrap(),
                 }
             }
@@ -62,7 +65,9 @@ async fn play(visitors: u64, most: Option<u64>, events: &[(u64, Event)]) -> Vec<
             LineAnswer::Waiting(standing) => {
                 places[index] = Some(standing.place);
                 let after = u64::try_from(standing.ask_after.as_millis()).unwrap();
-                asks.push(Reverse((now + after, visitor)));
+                if !leaves(visitor) {
+                    asks.push(Reverse((now + after, visitor)));
+                }
             }
             other => panic!("{other:?}"),
         }
@@ -82,20 +87,15 @@ fn overtaken(entered: &[u64], from: u64) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_an_outage_both_lines_keep_the_order() {
-    let entered = play(400, None, &[(3_000, Event::Outage(12_000))]).await;
+    let entered = play(400, None, |_| false, &[(3_000, Event::Outage(12_000))]).await;
     println!("overtaken by {} ms", overtaken(&entered, 22_000));
     assert!(overtaken(&entered, 22_000) <= 1_500, "{entered:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_a_rate_was_raised_and_lowered_both_lines_keep_the_order() {
-    let events = [
-        (4_000, Event::Rate("1000/s")),
-        (9_000, Event::Rate("10/s")),
-        (12_000, Event::Mode(LineMode::Paused)),
-        (14_000, Event::Mode(LineMode::Metered)),
-    ];
-    let entered = play(300, None, &events).await;
+    let events = [(4_000, Event::Rate("1000/s")), (9_000, Event::Rate("10/s"))];
+    let entered = play(600, None, |_| false, &events).await;
     println!("overtaken by {} ms", overtaken(&entered, 20_000));
     assert!(overtaken(&entered, 20_000) <= 10_000, "{entered:?}");
 }
@@ -103,9 +103,29 @@ async fn after_a_rate_was_raised_and_lowered_both_lines_keep_the_order() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pass_that_ends_early_is_for_the_first_who_waits_in_both_lines() {
     // The first twenty are inside; the others come too late for a pass.
-    let entered = play(60, Some(20), &[(10_000, Event::End)]).await;
+    let entered = play(60, Some(20), |_| false, &[(10_000, Event::End)]).await;
     let next = entered.iter().position(|at| *at > 10_000).unwrap();
     assert_eq!(next, 20, "{entered:?}");
-    assert!(entered[20] < 200_000, "{entered:?}");
+    // It has asked after two thirds of its wait.
+    assert!(entered[20] < 201_000, "{entered:?}");
+    assert!(*entered.iter().max().unwrap() < 603_000, "the passes that end are used: {entered:?}");
     assert!(entered[21..].iter().all(|at| *at > entered[20]), "{entered:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_two_fifths_away_both_lines_take_two_thirds_of_the_time_for_all() {
+    let entered = play(600, None, |visitor| visitor % 5 < 2, &[]).await;
+    let came: Vec<u64> = entered.into_iter().filter(|at| *at > 0).collect();
+    println!("{} entered, the last after {} ms", came.len(), came.iter().max().unwrap());
+    assert!(overtaken(&came, 0) <= 1_000, "{came:?}");
+    assert!(*came.iter().max().unwrap() <= 22_000, "{came:?}");
+}
+
+/// Some of those that leave enter at once, and hold the first passes; later, free passes call twice as many each minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn with_nineteen_of_twenty_away_free_passes_call_the_others_in_both_lines() {
+    let entered = play(2_400, Some(100), |visitor| visitor % 20 > 0, &[]).await;
+    let came: Vec<u64> = entered.into_iter().step_by(20).collect();
+    println!("the last after {} ms", came.iter().max().unwrap());
+    assert!(came[1..].iter().all(|at| (1..1_200_000).contains(at)), "{came:?}");
 }

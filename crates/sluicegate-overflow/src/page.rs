@@ -1,7 +1,7 @@
 //! The page of a visitor that waits: [`page`]. The server draws it; it refreshes itself and needs no scripts.
 //!
-//! It has one heading, the place, the estimated wait and one sentence. Estimates are rounded to their precision: up to seconds below a
-//! minute and a half, up to minutes below an hour and a half, and above that to hours and minutes.
+//! It has one heading, the place, the longest wait and one sentence. Waits are rounded up: to seconds below a minute and a half, to minutes
+//! below an hour and a half, and above that to hours and minutes.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn standing(reply: &Reply<'_>) -> Markup {
                 p.number { span.what { "Your place" } strong { (grouped(position)) } }
             }
             @if let Some(wait) = reply.wait() {
-                p.number { span.what { "Your turn in about" } strong { (span(wait)) } }
+                p.number { span.what { "Your turn within" } strong { (span(wait)) } }
                 @if let Some(waited) = reply.waited.filter(|waited| !waited.is_zero()) { (progress(waited, wait)) }
             }
         }
@@ -88,7 +88,7 @@ fn progress(waited: Duration, wait: Duration) -> Markup {
     }
 }
 
-/// Writes `4 minutes`, rounded to the precision of an estimate.
+/// Writes `4 minutes`.
 fn span(wait: Duration) -> String {
     let all = ceil_seconds(wait).max(1);
     match all {

@@ -140,12 +140,12 @@ impl<'a> Reply<'a> {
         self.reason
     }
 
-    /// The number of visitors that will enter up to and including this one: 1 is the next. Not known before the lots are drawn.
+    /// The most visitors that will enter up to and including this one: 1 is the next. Not known before the lots are drawn.
     pub fn position(&self) -> Option<u64> {
         self.standing?.position
     }
 
-    /// The estimated wait until the visitor's turn.
+    /// The longest wait until the visitor's turn.
     pub fn wait(&self) -> Option<Duration> {
         self.standing?.wait
     }

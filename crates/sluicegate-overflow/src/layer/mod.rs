@@ -52,8 +52,8 @@ use crate::room::WaitingRoom;
 /// | `type`, `title`, `status`, `detail` | problem details; `detail` is a sentence for the reason |
 /// | `room` | the name of the room |
 /// | `reason` | [the word](crate::Reason::word) of the reason: `waiting`, `not-open`, `paused`, `full`, `too-many-places`, `enter-first`, `away` |
-/// | `position` | the number of visitors up to and including this one; null before the lots are drawn |
-/// | `wait_ms` | the estimated wait; null while the room is paused |
+/// | `position` | the most visitors that enter up to and including this one; null before the lots are drawn |
+/// | `wait_ms` | the longest wait; null while the room is paused |
 /// | `opens_after_ms` | the time until the room opens; null once it is open |
 /// | `ask_after_ms` | the time until the next poll. A client that asks at this time, or after `Retry-After`, finds its turn and is held for it |
 /// | `ticket` | the place, for the header `x-waiting-room-ticket`; present only if it is new |

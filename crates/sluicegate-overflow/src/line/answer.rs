@@ -26,9 +26,9 @@ pub enum LineAnswer {
 pub struct LineStanding {
     /// The place; a new one if the line does not know the place of the poll.
     pub place: LinePlace,
-    /// The number of visitors that will enter up to and including this one: 1 is the next. Not known before the lots are drawn.
+    /// The most visitors that will enter up to and including this one: 1 is the next. Not known before the lots are drawn.
     pub position: Option<u64>,
-    /// The estimated wait until the turn. Not known while the room is paused.
+    /// The longest wait until the turn, if the rate stays. Not known while the room is paused.
     pub wait: Option<Duration>,
     /// The time until the room opens, if it is not open yet.
     pub opens_after: Option<Duration>,

@@ -18,11 +18,10 @@
 //! A service passes a home to a room, and needs nothing else from this module: questions, answers and settings are for authors of lines. Do
 //! not use a line in memory for a room of several instances, because each instance would let visitors in at the whole rate.
 
-mod active;
 mod answer;
-mod calendar;
 mod memory;
 mod pace;
+mod passes;
 mod places;
 #[cfg(feature = "redis")]
 mod redis;
@@ -77,13 +76,16 @@ pub trait LineHome {
 ///   come first.
 /// - *Rate*: turns are spaced by the rate, without a burst. A visitor is told to come half a second to a second and a half before its turn,
 ///   in whole seconds; a turn that is at most two seconds away is given, and the visitor is held until then ([`LineTurn::after`]).
-/// - *Absence*: a due place whose visitor does not ask delays no other. The line measures the share that comes, and calls ranks
-///   correspondingly faster.
-/// - *Silence*: if no visitor asked at all for seconds, there was an outage or the clock stepped. No place is given up because of it, and
-///   visitors that come back within ten seconds of its end enter in the order of their ranks.
-/// - *Another rate*: after a rate was raised and lowered again, sleeping visitors come at their old appointments, and may enter later
-///   than others by the time for which it was raised. If many of them have left, turns may go unused meanwhile.
-/// - *Passes*: if passes are bounded, a pass that ends early calls the first waiting visitor, and for a minute no visitor behind it.
+/// - *Calls*: the line calls ranks at the rate, and up to half as fast again while a turn is near that no visitor has taken. A called place
+///   may take the next free turn whenever it asks, so one whose visitor does not come delays no other.
+/// - *Appointments*: a visitor asks after two thirds of its wait, so it is not called before it asks, and then for its turn. In a pause it asks
+///   once a minute.
+/// - *Going back*: a called visitor that finds no turn is the next: no visitor behind it is called before. So the order is restored after an
+///   outage, a step of the clock, or a rate that was raised and lowered again.
+/// - *Absence*: a called place whose visitor has not asked for a minute after its appointment is passed over: it counts neither as waiting nor
+///   for its client. Time in which no visitor asks at all counts for ten minutes at most, and forgets no place.
+/// - *Passes*: if passes are bounded, a free pass calls the first waiting visitor, and for a minute no visitor behind it; after each minute in
+///   which it stays free, twice as many are called.
 /// - *Return*: a visitor that was passed over and comes back within ten minutes is due; its turn is the next free one.
 /// - *Once*: a place that had its turn gives the same turn again for a minute, so that a lost answer costs no visitor its place. After that
 ///   the place is unknown. A visitor that comes without a place while the room is open to all enters without one: its pass is valid like any

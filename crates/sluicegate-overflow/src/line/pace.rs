@@ -8,14 +8,8 @@
 //! A turn is never early: its time is exact, as microseconds and a remainder. Spans of ranks are rounded up, and the ranks of
 //! a span are rounded down, so that each is the inverse of the other.
 
-use std::time::Duration;
-
 use sluicegate_core::algorithm::{Rule, State};
-use sluicegate_core::clock::micros;
 use sluicegate_core::{Algorithm, ConfigError, Quota};
-
-/// Every part of a whole is counted in 1024ths.
-pub(super) const WHOLE: u64 = 1_024;
 
 /// Turns at a rate, one by one: never two within the spacing of the rate.
 #[derive(Clone, Debug)]
@@ -43,7 +37,7 @@ impl TurnPace {
     pub(super) fn changed(&self, quota: Quota, now_us: u64) -> Result<Self, ConfigError> {
         let mut changed = Self::new(quota)?;
         changed.last_us = self.last_us;
-        let spacing_us = changed.span_us(1, WHOLE);
+        let spacing_us = changed.span_us(1);
         // Counted from the last turn, so that a change by itself costs no turn.
         if let Some(last_us) = self.last_us.filter(|last_us| last_us.saturating_add(spacing_us) > now_us) {
             changed.given = changed.rule.spend(State::REST, last_us, last_us, 1);
@@ -61,11 +55,6 @@ impl TurnPace {
         self.rule.slot(self.given, now_us, 1).opens_us.saturating_sub(now_us)
     }
 
-    /// The time until the last turn that was given.
-    pub(super) fn held_us(&self, now_us: u64) -> u64 {
-        self.next_us(now_us).saturating_sub(self.span_us(1, WHOLE))
-    }
-
     /// Gives the next free turn. Returns the time until it.
     pub(super) fn give(&mut self, now_us: u64) -> u64 {
         let after_us = self.next_us(now_us);
@@ -75,33 +64,24 @@ impl TurnPace {
         after_us
     }
 
-    /// The time that these ranks take if this share of them comes, rounded up.
-    pub(super) fn span_us(&self, ranks: u64, share: u64) -> u64 {
-        let ns = self.period_ns(share).checked_mul(u128::from(ranks));
-        // Above 2^59 ranks the span is unbounded.
-        ns.and_then(|ns| u64::try_from(ns.div_ceil(self.limit_per_us())).ok()).unwrap_or(u64::MAX)
+    /// The time that these ranks take at the rate, rounded up.
+    pub(super) fn span_us(&self, ranks: u64) -> u64 {
+        // Below 2^123, because a period is at most ten years.
+        let ns_limit = self.quota.period().as_nanos() * u128::from(ranks);
+        u64::try_from(ns_limit.div_ceil(self.limit_ns())).unwrap_or(u64::MAX)
     }
 
-    /// The ranks that fit into a time, if this share of them comes.
-    pub(super) fn ranks_in(&self, us: u64, share: u64) -> u64 {
-        let all = self.limit_per_us().checked_mul(u128::from(us));
-        all.and_then(|all| u64::try_from(all / self.period_ns(share.max(1))).ok()).unwrap_or(u64::MAX)
+    /// The ranks that fit into a time at the rate.
+    pub(super) fn ranks_in(&self, us: u64) -> u64 {
+        let ns_limit = self.limit_ns().checked_mul(u128::from(us));
+        ns_limit
+            .and_then(|ns_limit| u64::try_from(ns_limit / self.quota.period().as_nanos()).ok())
+            .unwrap_or(u64::MAX)
     }
 
-    /// The period for this share of a limit, in nanoseconds and 1024ths: below 2^69, because a share is at most the whole and a period at
-    /// most ten years.
-    fn period_ns(&self, share: u64) -> u128 {
-        self.quota.period().as_nanos() * u128::from(share)
-    }
-
-    /// The limit by which that period is divided to get microseconds: below 2^84.
-    fn limit_per_us(&self) -> u128 {
-        u128::from(self.quota.limit()) * u128::from(WHOLE) * 1_000
-    }
-
-    /// The turns in this number of seconds, rounded down.
-    pub(super) fn turns_in(&self, seconds: u64) -> u64 {
-        self.ranks_in(micros(Duration::from_secs(seconds)), WHOLE)
+    /// The limit, for spans in microseconds and a period in nanoseconds.
+    fn limit_ns(&self) -> u128 {
+        u128::from(self.quota.limit()) * 1_000
     }
 }
 
@@ -114,7 +94,7 @@ mod tests {
         let mut pace = TurnPace::new(Quota::per_second(4)).unwrap();
         let after: Vec<u64> = (0..3).map(|_| pace.give(1_000_000)).collect();
         assert_eq!(after, [0, 250_000, 500_000]);
-        assert_eq!((pace.next_us(1_000_000), pace.held_us(1_000_000)), (750_000, 500_000));
+        assert_eq!(pace.next_us(1_000_000), 750_000);
         assert_eq!([pace.give(60_000_000), pace.give(60_000_000)], [0, 250_000]);
     }
 
@@ -122,20 +102,17 @@ mod tests {
     #[test]
     fn spans_and_ranks_without_end_are_the_largest_there_are() {
         let slow = TurnPace::new("1/3650d".parse().unwrap()).unwrap();
-        assert_eq!(slow.span_us(u64::MAX, WHOLE), u64::MAX);
-        assert_eq!(slow.span_us(1, WHOLE), 315_360_000_000_000);
+        assert_eq!(slow.span_us(u64::MAX), u64::MAX);
+        assert_eq!(slow.span_us(1), 315_360_000_000_000);
         let fast = TurnPace::new("3000000000000/300d".parse().unwrap()).unwrap();
-        assert_eq!(fast.ranks_in(u64::MAX, 1), u64::MAX);
-        assert_eq!(fast.ranks_in(1_000_000, WHOLE), 115_740);
+        assert_eq!(fast.ranks_in(1_000_000), 115_740);
     }
 
     #[test]
     fn ranks_and_spans_are_inverse() {
         let pace = TurnPace::new("7919/30d".parse().unwrap()).unwrap();
         for ranks in [0, 1, 2, 999, 1_000_000] {
-            for share in [128, 820, WHOLE] {
-                assert_eq!(pace.ranks_in(pace.span_us(ranks, share), share), ranks);
-            }
+            assert_eq!(pace.ranks_in(pace.span_us(ranks)), ranks);
         }
     }
 

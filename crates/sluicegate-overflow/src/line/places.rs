@@ -50,8 +50,8 @@ pub(super) struct PlaceList {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StoredPlace {
     lot: u32,
-    pub(super) is: PlaceState,
-    /// The moment of the turn, or the moment from which the visitor counts as gone.
+    pub(super) state: PlaceState,
+    /// The moment of the turn, or the moment from which the visitor is missing.
     pub(super) at_us: u64,
     /// The client; 0 if places of clients are not counted.
     client: u64,
@@ -67,13 +67,13 @@ pub(super) enum PlaceState {
 impl StoredPlace {
     /// The time since its turn, or the time for which its visitor has been missing.
     fn age_us(&self, time: &LineTime) -> u64 {
-        let now_us = if self.is == PlaceState::Turned { time.now_us() } else { time.patience_us() };
+        let now_us = if self.state == PlaceState::Turned { time.now_us() } else { time.patience_us() };
         now_us.saturating_sub(self.at_us)
     }
 
     /// The time after that for which it is kept.
     fn kept_us(&self, again_us: u64) -> u64 {
-        match self.is {
+        match self.state {
             PlaceState::Turned => again_us,
             PlaceState::Waiting | PlaceState::PassedOver => KEPT_US,
         }
@@ -125,33 +125,33 @@ impl PlaceList {
     pub(super) fn add(&mut self, lot: u32, client: Option<u64>) -> LinePlace {
         let place = LinePlace::new(self.next_number(), lot);
         let client = client.map_or(0, |client| client.max(1));
-        self.places.push_back(StoredPlace { lot, is: PlaceState::Waiting, at_us: u64::MAX, client });
+        self.places.push_back(StoredPlace { lot, state: PlaceState::Waiting, at_us: u64::MAX, client });
         self.join(client);
         place
     }
 
     /// The state of the place, unless it is forgotten. `is_due` says whether its turn has come.
     pub(super) fn find(&self, place: LinePlace, time: &LineTime, is_due: bool) -> Option<StoredPlace> {
-        let held = *self.places.get(self.index(place.number)?).filter(|held| held.lot == place.lot)?;
-        let is_over = held.age_us(time) >= held.kept_us(self.again_us);
-        let counts = is_due || held.is == PlaceState::Turned;
-        (!is_over || !counts).then_some(held)
+        let stored = *self.places.get(self.index(place.number)?).filter(|stored| stored.lot == place.lot)?;
+        let is_over = stored.age_us(time) >= stored.kept_us(self.again_us);
+        let counts = is_due || stored.state == PlaceState::Turned;
+        (!is_over || !counts).then_some(stored)
     }
 
     /// Whether no visitor waits at this number any longer: it had its turn, or is missing.
     pub(super) fn is_left(&self, number: u64, time: &LineTime) -> bool {
-        let held = self.index(number).and_then(|index| self.places.get(index));
+        let stored = self.index(number).and_then(|index| self.places.get(index));
         number < self.next_number()
-            && held.is_none_or(|held| held.is != PlaceState::Waiting || held.age_us(time) > 0)
+            && stored.is_none_or(|stored| stored.state != PlaceState::Waiting || stored.age_us(time) > 0)
     }
 
     /// Notes that the visitor has asked and waits, and counts as missing from this moment on.
     pub(super) fn expect(&mut self, place: LinePlace, missed_us: u64) {
-        let Some(held) = self.held(place) else { return };
-        held.at_us = missed_us;
-        if held.is == PlaceState::PassedOver {
-            held.is = PlaceState::Waiting;
-            let client = held.client;
+        let Some(stored) = self.stored_mut(place) else { return };
+        stored.at_us = missed_us;
+        if stored.state == PlaceState::PassedOver {
+            stored.state = PlaceState::Waiting;
+            let client = stored.client;
             self.join(client);
             self.swept = self.swept.min(place.number);
         }
@@ -159,9 +159,9 @@ impl PlaceList {
 
     /// Notes that the visitor has its turn at this time.
     pub(super) fn turn(&mut self, place: LinePlace, at_us: u64) {
-        let Some(held) = self.held(place) else { return };
-        let (was, client) = (held.is, held.client);
-        (held.is, held.at_us) = (PlaceState::Turned, at_us);
+        let Some(stored) = self.stored_mut(place) else { return };
+        let (was, client) = (stored.state, stored.client);
+        (stored.state, stored.at_us) = (PlaceState::Turned, at_us);
         if was == PlaceState::Waiting {
             self.leave(client);
         }
@@ -172,13 +172,13 @@ impl PlaceList {
     pub(super) fn sweep(&mut self, time: &LineTime, steps: u32, is_due: impl Fn(LinePlace) -> bool) {
         for _ in 0..steps {
             let number = self.swept;
-            let Some(held) = self.index(number).and_then(|index| self.places.get_mut(index)) else { break };
-            if held.is == PlaceState::Waiting {
-                if held.age_us(time) == 0 || !is_due(LinePlace::new(number, held.lot)) {
+            let Some(stored) = self.index(number).and_then(|index| self.places.get_mut(index)) else { break };
+            if stored.state == PlaceState::Waiting {
+                if stored.age_us(time) == 0 || !is_due(LinePlace::new(number, stored.lot)) {
                     break;
                 }
-                held.is = PlaceState::PassedOver;
-                let client = held.client;
+                stored.state = PlaceState::PassedOver;
+                let client = stored.client;
                 self.leave(client);
                 self.passed_over = self.passed_over.saturating_add(1);
             }
@@ -186,7 +186,7 @@ impl PlaceList {
         }
         let again_us = self.again_us;
         for _ in 0..steps {
-            let is_over = |held: &StoredPlace| held.age_us(time) > held.kept_us(again_us);
+            let is_over = |stored: &StoredPlace| stored.age_us(time) > stored.kept_us(again_us);
             if self.first >= self.swept || !self.places.front().is_some_and(is_over) {
                 break;
             }
@@ -222,7 +222,7 @@ impl PlaceList {
         }
     }
 
-    fn held(&mut self, place: LinePlace) -> Option<&mut StoredPlace> {
+    fn stored_mut(&mut self, place: LinePlace) -> Option<&mut StoredPlace> {
         let index = self.index(place.number)?;
         self.places.get_mut(index)
     }

@@ -13,7 +13,7 @@ use crate::line::{LineAnswer, LineAsk, LineChange, LinePlace, LineSettings};
 pub(super) const SECOND: u64 = 1_000_000;
 
 /// The beginning of a sale by its clock: in 2026, so that it can be set back for years.
-const BEGINS_US: u64 = 1_784_000_000 * SECOND;
+pub(super) const BEGINS_US: u64 = 1_784_000_000 * SECOND;
 
 /// A visitor and its history.
 #[derive(Clone, Debug, Default)]
@@ -97,16 +97,12 @@ impl SaleEvents {
 }
 
 /// Plays the visitors until all have entered or left.
-pub(super) fn play(settings: LineSettings, visitors: &mut [SaleVisitor]) -> Schedule {
-    play_with(settings, visitors, &SaleEvents::default())
+pub(super) fn play(settings: LineSettings, visitors: &mut [SaleVisitor]) {
+    play_with(settings, visitors, &SaleEvents::default());
 }
 
 /// Plays the visitors and the events until all have entered or left.
-pub(super) fn play_with(
-    settings: LineSettings,
-    visitors: &mut [SaleVisitor],
-    events: &SaleEvents,
-) -> Schedule {
+pub(super) fn play_with(settings: LineSettings, visitors: &mut [SaleVisitor], events: &SaleEvents) {
     let mut schedule = Schedule::new(settings, events.clock_us(0)).unwrap();
     let mut changes = events.changes.iter().peekable();
     let mut asks: BinaryHeap<_> =
@@ -146,5 +142,4 @@ pub(super) fn play_with(
             LineAnswer::NoPlace(none) => panic!("{none:?}"),
         }
     }
-    schedule
 }

@@ -38,7 +38,7 @@ pub enum LineChange {
 ///
 /// | from | to | effect |
 /// |---|---|---|
-/// | `Metered` | `Paused` | visitors keep their places, wait for an unknown time, and ask once or twice a minute |
+/// | `Metered` | `Paused` | visitors keep their places, wait for an unknown time, and ask once a minute |
 /// | `Paused` | `Metered` | visitors enter in their order, when they ask next |
 /// | any | `Open` | each visitor enters when it asks next; sleeping visitors keep their places |
 /// | `Open` | `Metered` | visitors that entered meanwhile keep their passes, and earlier places are called again |
@@ -70,7 +70,7 @@ pub struct LineStatus {
     pub admitted: u64,
     /// Places that were passed over since the line began.
     pub passed_over: u64,
-    /// The estimated wait of a visitor that comes now; not known while the room is paused.
+    /// The longest wait of a visitor that comes now; not known while the room is paused.
     pub wait: Option<Duration>,
 }
 
@@ -81,8 +81,8 @@ impl LineStatus {
     }
 }
 
-/// The longest step beyond its last appointment that a line accepts from the clock.
-const LONGEST_STEP_US: u64 = 60_000_000;
+/// The longest step beyond its last appointment that a line accepts from the clock. It is longer than the patience for a missing visitor.
+const LONGEST_STEP_US: u64 = 120_000_000;
 
 /// The longest time without polls that counts against absent visitors. It is shorter than the time for which a passed-over place is kept, so
 /// that no outage and no step of the clock alone forgets a place.
@@ -91,7 +91,7 @@ const LONGEST_PATIENCE_US: u64 = 600_000_000;
 /// The time of a line.
 ///
 /// When the clock is set back, the line's time stands still for one poll. When it is set forward by hours, visitors must not all be late: with a
-/// correct clock, visitors ask by their appointments, so the line's time goes at most one minute beyond the last appointment.
+/// correct clock, visitors ask by their appointments, so the line's time goes at most two minutes beyond the last appointment.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LineTime {
     now_us: u64,
@@ -113,15 +113,19 @@ impl LineTime {
         self.now_us
     }
 
-    /// Takes over the time of the clock. Returns the advance of the line's time.
-    pub(super) fn advance(&mut self, clock_us: u64) -> u64 {
+    /// The time of the clock at the last poll.
+    pub(super) fn clock_us(&self) -> u64 {
+        self.clock_us
+    }
+
+    /// Takes over the time of the clock.
+    pub(super) fn advance(&mut self, clock_us: u64) {
         let believed = self.last_appointment_us.saturating_sub(self.now_us).saturating_add(LONGEST_STEP_US);
         let step = clock_us.saturating_sub(self.clock_us).min(believed);
         self.clock_us = clock_us;
         self.now_us = self.now_us.saturating_add(step);
         let longest_us = self.asked_us.saturating_add(LONGEST_PATIENCE_US);
         self.patience_us = self.patience_us.saturating_add(step).min(longest_us);
-        step
     }
 
     /// The time by which visitors count as missing.
@@ -132,11 +136,6 @@ impl LineTime {
     /// Notes that a visitor has asked.
     pub(super) fn asked(&mut self) {
         self.asked_us = self.patience_us;
-    }
-
-    /// The last time at which a visitor was told to come.
-    pub(super) fn last_appointment_us(&self) -> u64 {
-        self.last_appointment_us
     }
 
     /// Notes that a visitor is told to come then.
@@ -152,12 +151,17 @@ mod tests {
     #[test]
     fn a_step_of_the_clock_is_no_step_of_the_line() {
         let mut time = LineTime::new(5_000_000_000);
-        assert_eq!(time.advance(5_001_000_000), 1_000_000);
-        assert_eq!(time.advance(1_000_000_000), 0);
-        assert_eq!(time.advance(1_002_000_000), 2_000_000);
-        time.appoint(time.now_us() + 300_000_000);
-        assert_eq!(time.advance(1_302_000_000), 300_000_000);
-        assert_eq!(time.advance(9_000_000_000), LONGEST_STEP_US);
+        let mut step_us = |clock_us: u64, appointed_us: u64| {
+            let before_us = time.now_us();
+            time.appoint(before_us + appointed_us);
+            time.advance(clock_us);
+            time.now_us() - before_us
+        };
+        assert_eq!(step_us(5_001_000_000, 0), 1_000_000);
+        assert_eq!(step_us(1_000_000_000, 0), 0);
+        assert_eq!(step_us(1_002_000_000, 0), 2_000_000);
+        assert_eq!(step_us(1_302_000_000, 300_000_000), 300_000_000);
+        assert_eq!(step_us(9_000_000_000, 0), LONGEST_STEP_US);
     }
 
     #[test]

@@ -25,7 +25,7 @@ fn most_polls(visitors: &[SaleVisitor]) -> usize {
     visitors.iter().map(|visitor| visitor.polls.len()).max().unwrap_or_default()
 }
 
-/// A second, as in a line without disturbances; if some leave, their share is only estimated, so one more second is allowed.
+/// A second, as in a line without disturbances; if some leave, the gate is faster for a while, so one more second is allowed.
 fn bound_us(some_leave: bool) -> u64 {
     if some_leave { 2 * SECOND } else { SECOND }
 }

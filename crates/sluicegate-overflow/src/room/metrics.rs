@@ -16,7 +16,7 @@ impl WaitingRoom {
     /// | `waiting_room_waiting` | gauge | visitors that wait |
     /// | `waiting_room_active` | gauge | valid passes, if their number is bounded |
     /// | `waiting_room_rate` | gauge | visitors a second that may enter: 0 while the room is paused, +Inf while it is open |
-    /// | `waiting_room_wait_seconds` | gauge | the estimated wait of a newcomer; NaN while the room is paused |
+    /// | `waiting_room_wait_seconds` | gauge | the longest wait of a newcomer; NaN while the room is paused |
     /// | `waiting_room_admitted_total` | counter | visitors that were let in |
     /// | `waiting_room_passed_over_total` | counter | places that were passed over |
     ///
@@ -70,7 +70,7 @@ fn describe() {
     );
     describe_gauge!(
         "waiting_room_wait_seconds",
-        "The estimated wait of a newcomer; NaN while the room is paused"
+        "The longest wait of a newcomer; NaN while the room is paused"
     );
     describe_counter!("waiting_room_admitted_total", "Visitors that were let in");
     describe_counter!("waiting_room_passed_over_total", "Places that were passed over");

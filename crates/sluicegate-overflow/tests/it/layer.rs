@@ -104,9 +104,9 @@ async fn a_browser_gets_a_page_that_refreshes_itself_and_a_program_gets_json() {
     assert!(place.send(Request::get("/")).await.is_in());
     let page = place.send(Request::get("/").header(ACCEPT, BROWSER)).await;
     assert_eq!(page.head.status, StatusCode::SERVICE_UNAVAILABLE);
-    assert_eq!((page.field("retry-after"), page.field("cache-control")), ("5", "no-store"));
+    assert_eq!((page.field("retry-after"), page.field("cache-control")), ("7", "no-store"));
     assert_eq!(page.field("content-type"), "text/html; charset=utf-8");
-    assert!(page.body.contains(r#"<meta http-equiv="refresh" content="5">"#), "{}", page.body);
+    assert!(page.body.contains(r#"<meta http-equiv="refresh" content="7">"#), "{}", page.body);
     assert!(!page.body.contains("<script"), "{}", page.body);
 
     let json = place.send(Request::get("/")).await.json();

@@ -57,7 +57,7 @@ pub struct RoomNumbers {
     pub admitted: u64,
     /// Places that were passed over since the room began.
     pub passed_over: u64,
-    /// The estimated wait of a visitor that comes now, the longest of all; `None` while the room is paused.
+    /// The longest wait of a visitor that comes now; `None` while the room is paused.
     pub wait: Option<Duration>,
 }
 

@@ -2,10 +2,9 @@
 //!
 //! | part of the slot | holds |
 //! |---|---|
-//! | `line` | everything except the places, about 400 bytes |
+//! | `line` | everything except the places, about 250 bytes |
 //! | `places` | a place by its number: lot, state, time, client |
 //! | `clients` | the number of waiting places of a client, if it is bounded |
-//! | `calendar` | appointments by their seconds |
 //! | `ends`, `out` | passes that are out, if their number is bounded |
 //! | `ended` | passes that ended early |
 //!
@@ -37,7 +36,7 @@ use crate::line::{
 };
 
 /// The keys of a line, as the script has them.
-const PARTS: [&str; 7] = ["line", "places", "clients", "calendar", "ends", "out", "ended"];
+const PARTS: [&str; 6] = ["line", "places", "clients", "ends", "out", "ended"];
 
 /// The time for which unused keys stay, beyond the opening and the length of a pass.
 const STAYS: Duration = Duration::from_secs(86_400);
@@ -45,8 +44,8 @@ const STAYS: Duration = Duration::from_secs(86_400);
 /// The most that this instance's view of other instances may lag.
 const REFRESHED_EACH: Duration = Duration::from_secs(1);
 
-/// Products of a rate's numbers stay below 2^52, so that the script counts exactly.
-const EXACT: u64 = 1 << 52;
+/// The numbers of a rate stay below it, so that the script counts a thousand turns exactly.
+const EXACT: u64 = 1 << 42;
 
 /// Keeps lines in Redis, where all instances of a service share them. A poll is one call.
 ///
@@ -81,11 +80,11 @@ const EXACT: u64 = 1 << 52;
 /// # What it costs
 /// A place takes less than 200 bytes of Redis, its client included, until a minute after its turn. All keys of a line expire after a day
 /// without polls. A poll takes about four times the CPU of a decision about a limit in Redis, as `./tests/bench overflow`
-/// measures it; more if the seconds up to the turn are full of appointments, up to 64 of which it looks at.
+/// measures it.
 ///
 /// # Rights
-/// It needs these rights in addition to those of limits, for the same keys: `+getrange +setrange +hget +hset +hdel +hincrby +zadd +zrem +zrange
-/// +zrangebyscore +zremrangebyscore +zscore +sadd +srem +scard +pexpire`.
+/// It needs these rights in addition to those of limits, for the same keys: `+hget +hset +hdel +hincrby +zadd +zrem +zrange +zrangebyscore
+/// +zremrangebyscore +zscore +sadd +srem +scard +pexpire`.
 #[derive(Clone, Debug)]
 pub struct RedisLine {
     store: RedisStore,
@@ -282,9 +281,7 @@ async fn keep_in_view(line: Arc<InRedis>) {
 fn numbers(rate: Quota) -> Result<[u64; 5], ConfigError> {
     let evenly = rate.burst(1).counted_by(Algorithm::Gcra);
     let [unit_us, ticks, spacing, ..] = Rule::new(Algorithm::Gcra, evenly)?.numbers().all();
-    let exact =
-        [spacing.saturating_mul(unit_us), ticks].iter().all(|number| number.saturating_mul(1_024) <= EXACT);
-    if !exact {
+    if spacing.saturating_mul(unit_us).max(ticks) > EXACT {
         let problem =
             format!("a line in Redis cannot count {rate} exactly: use a shorter period or a rounder limit");
         return Err(ConfigError::new(ConfigErrorKind::Inexact, problem));

@@ -24,27 +24,20 @@ local function rate_of(at)
   return { unit = tonumber(ARGV[at]), ticks = tonumber(ARGV[at + 1]), spacing = tonumber(ARGV[at + 2]), limit = tonumber(ARGV[at + 3]), period = tonumber(ARGV[at + 4]) }
 end
 
--- The time that this number of ranks takes if this share of them comes, rounded up.
-local function span(ranks, share)
-  local rate = line.rate
-  local us, more = scaled(ranks * share, rate.spacing * rate.unit, rate.ticks * WHOLE)
+-- The time that this number of ranks takes at the rate, rounded up.
+local function span(ranks)
+  local us, more = scaled(ranks, line.rate.spacing * line.rate.unit, line.rate.ticks)
   return more and us + 1 or us
 end
 
--- The ranks that fit into a time, if this share of them comes.
-local function ranks_in(us, share)
-  local rate = line.rate
-  return (scaled(us, rate.ticks * WHOLE, rate.spacing * rate.unit * max(share, 1)))
+-- The ranks that fit into a time at the rate.
+local function ranks_in(us)
+  return (scaled(us, line.rate.ticks, line.rate.spacing * line.rate.unit))
 end
 
 -- The time until the next free turn.
 local function next_turn()
   return max(line.till - now, 0)
-end
-
--- The time until the last turn that was given.
-local function held_for()
-  return max(next_turn() - span(1, WHOLE), 0)
 end
 
 -- One turn at this time, on top of a level of parts.
@@ -71,5 +64,5 @@ end
 -- Sets another rate, counted from the last turn, so that a change by itself costs no turn.
 local function change_rate(rate)
   line.rate, line.till, line.parts = rate, 0, 0
-  if line.last >= 0 and line.last + span(1, WHOLE) > now then spend(0, line.last) end
+  if line.last >= 0 and line.last + span(1) > now then spend(0, line.last) end
 end

@@ -1,4 +1,4 @@
--- Places, as in `places.rs`, and passes, as in `active.rs`.
+-- Places, as in `places.rs`, and passes, as in `passes.rs`.
 local AGAIN, KEPT_PLACE, CALLS, DOUBLED, EXPIRED = 60000000, 600000000, 60000000, 20, 64
 -- The time for which a turn is given again: no longer than its pass is good.
 local GIVEN_AGAIN = min(LASTS, AGAIN)
@@ -140,30 +140,20 @@ local function is_full()
   return MOST >= 0 and active() >= MOST
 end
 
--- Notes that all passes are out, and the gate stands here.
-local function stands()
+-- Notes that the gate stands here, and that calls are counted from now on.
+local function stand()
   line.full_gate, line.full_at, line.given = line.gate, now, 0
 end
 
--- Ranks below it may be called: one for each pass that was free since the gate stood, and for visitors that have left.
-local function calls_below()
-  if MOST < 0 then return NEVER end
-  local free = max(MOST - active(), 0)
-  local called = floor((line.given + free) * WHOLE / max(line.share, WHOLE / 2))
-  local gone = max(now - line.full_at, 0)
-  local doubled = min(floor(gone / CALLS), DOUBLED)
-  local rest, most = doubled < DOUBLED and gone % CALLS or 0, free * 2 ^ doubled
-  return line.full_gate + called + most - free + (scaled(most, rest, CALLS))
+local function free_passes()
+  return MOST < 0 and 0 or max(MOST - active(), 0)
 end
 
--- The time until this rank may be called, if no other pass is given or ends.
-local function calls_after(rank)
-  if MOST < 0 then return 0 end
-  local below, free = calls_below(), max(MOST - active(), 0)
-  if rank < below or free == 0 then return 0 end
-  -- Within the current minute this is exact; in later minutes the rank is called sooner.
+-- Ranks below it may be called: one for each free pass, and twice as many after each minute.
+local function calls_below()
+  if MOST < 0 then return NEVER end
   local doubled = min(floor(max(now - line.full_at, 0) / CALLS), DOUBLED)
-  return ceil((rank + 1 - below) * CALLS / (free * 2 ^ doubled))
+  return line.full_gate + line.given + free_passes() * 2 ^ doubled
 end
 
 local function give_pass(number, at)
@@ -200,11 +190,21 @@ end
 
 -- The time until there is room for one more behind others.
 local function room_after(ahead)
-  if MOST < 0 then return 0 end
   local behind = ahead + active() - MOST
   if behind < 0 then return 0 end
   local rounds, which = floor(behind / max(MOST, 1)), behind % max(MOST, 1)
   local found = redis.call("ZRANGE", ENDS, which, which, "WITHSCORES")
   local ends = tonumber(found[2]) or now + LASTS
   return max(ends - now, 0) + rounds * LASTS
+end
+
+-- The time until there is a pass for this rank, if none ends early: the end of passes for all called and waiting visitors before it, or the
+-- minute in which as many are called for the free ones.
+local function pass_after(rank)
+  if MOST < 0 then return 0 end
+  local ahead, free, doubled = max(rank - line.full_gate - line.given, 0), free_passes(), 0
+  local room = room_after(ahead)
+  if free == 0 then return room end
+  while doubled < DOUBLED and free * 2 ^ doubled <= ahead do doubled = doubled + 1 end
+  return min(room, max(line.full_at + doubled * CALLS - now, 0))
 end

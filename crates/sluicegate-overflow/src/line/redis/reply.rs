@@ -167,13 +167,8 @@ pub(super) fn not_understood(problem: impl Into<Box<dyn std::error::Error + Send
 }
 
 /// The files with functions, in the order in which they use each other.
-const FUNCTIONS: [&str; 5] = [
-    include_str!("numbers.lua"),
-    include_str!("share.lua"),
-    include_str!("places.lua"),
-    include_str!("gate.lua"),
-    include_str!("schedule.lua"),
-];
+const FUNCTIONS: [&str; 3] =
+    [include_str!("numbers.lua"), include_str!("places.lua"), include_str!("schedule.lua")];
 
 /// Decides one call of a line.
 pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
@@ -191,35 +186,20 @@ pub(super) static SCRIPT: LazyLock<Script> = LazyLock::new(|| {
 });
 
 /// The numbers of a line in the order in which they are kept, and those of its rate, which follow.
-const NUMBERS: [&str; 46] = [
+const NUMBERS: [&str; 25] = [
     "now",
     "clock",
     "appointed",
     "mode",
-    "share",
     "till",
     "parts",
     "last",
     "is_open",
-    "opens_after",
     "early",
     "gate",
     "gate_at",
     "patience",
     "asked_patience",
-    "asked",
-    "asked_gate",
-    "asked_share",
-    "share_before",
-    "silent_from",
-    "silent_to",
-    "silent_until",
-    "again_to",
-    "back_to",
-    "raised",
-    "raised_until",
-    "raised_share",
-    "opened_to",
     "walked_in",
     "full_gate",
     "full_at",
@@ -232,12 +212,6 @@ const NUMBERS: [&str; 46] = [
     "admitted",
     "ended_until",
     "renewed",
-    "block",
-    "first_block",
-    "page_us",
-    "room",
-    "page",
-    "first_page",
 ];
 const RATE: [&str; 5] = ["unit", "ticks", "spacing", "limit", "period"];
 
@@ -253,15 +227,14 @@ fn kept_numbers() -> String {
         "local FORM = '<{}'\n\
          local function read(kept)\n\
          local n = {{ struct.unpack(FORM, kept) }}\n\
-         line = {{ {}, rate = {{ {} }}, came = cmsgpack.unpack(string.sub(kept, n[{}])) }}\n\
+         line = {{ {}, rate = {{ {} }} }}\n\
          end\n\
          local function packed()\n\
-         return struct.pack(FORM, {}) .. cmsgpack.pack(line.came)\n\
+         return struct.pack(FORM, {})\n\
          end\n",
         "d".repeat(count),
         fields(&NUMBERS, 0).join(", "),
         fields(&RATE, NUMBERS.len()).join(", "),
-        count + 1,
         values.join(", ")
     )
 }
@@ -282,7 +255,7 @@ mod tests {
             .flat_map(|line| line.split("line.").skip(1))
             .map(|rest| rest.split(|c| !is_name(c)).next().unwrap_or_default())
             .collect();
-        let kept: BTreeSet<&str> = NUMBERS.into_iter().chain(["rate", "came"]).collect();
+        let kept: BTreeSet<&str> = NUMBERS.into_iter().chain(["rate"]).collect();
         assert_eq!(used, kept);
     }
 }

@@ -1,24 +1,105 @@
--- The schedule of the line, as in `schedule`: turns, the standing of visitors, and the words of a call.
-local EARLY, PATIENCE, SOON, SECOND, UNKNOWN = 500000, 60000000, 2000000, 1000000, 30000000
+-- The schedule of the line, as in `schedule.rs`: its time, its gate, turns, the standing of visitors, and the words of a call.
+local SECOND, HELD, EARLY, SOON, PAUSE, PATIENCE = 1000000, 2000000, 500000, 2000000, 60000000, 60000000
+local FASTEST, SLOWER_EACH, SKIPPED, BACK = 150, 20000, 16, 5000000
+local LONGEST_STEP, LONGEST_PATIENCE = 120000000, 600000000
+-- The time after which the expiries of all keys are set anew.
+local RENEWED = 60000000
 -- The number of places that one look at the numbers reads.
 local LOOKED_FOR = 1024
 -- The first number of visitors that enter without a place.
 local WALK_INS = 4503599627370496
 
--- The number of visitors that will come before a rank.
-local function ahead_of(rank)
-  local ranks = max(rank - line.gate, 0)
-  -- Some of those that came before have entered as well.
-  if line.gate < line.opened_to then ranks = min(ranks, line.waiting) end
-  return ceil(ranks * line.share / WHOLE)
+local function clock()
+  local given = tonumber(ARGV[2])
+  if given > 0 then return given end
+  local time = redis.call("TIME")
+  return time[1] * 1000000 + time[2]
 end
 
--- The estimated wait of a rank until its turn, if visitors enter.
+local function begin(at)
+  -- Nothing of an older line is left, should only some of it have been evicted.
+  redis.call("DEL", unpack(KEYS))
+  line = {
+    now = 1, clock = at, appointed = 1, mode = METERED, till = 0, parts = 0, last = -1, rate = rate_of(9),
+    is_open = OPENS <= at and 1 or 0, early = 0, gate = 0, gate_at = 1, patience = 1, asked_patience = 1, walked_in = 0,
+    full_gate = 0, full_at = 0, given = 0, first = 0, next = 0, swept = 0, waiting = 0, passed_over = 0, admitted = 0,
+    ended_until = 0, renewed = -RENEWED,
+  }
+end
+
+local function keep()
+  line.now = now
+  keep_places()
+  if now - line.renewed >= RENEWED then
+    line.renewed = now
+    redis.call("SET", LINE, packed(), "PX", KEPT)
+    for at = 2, #KEYS do redis.call("PEXPIRE", KEYS[at], KEPT) end
+  else
+    redis.call("SET", LINE, packed(), "KEEPTTL")
+  end
+end
+
+-- Skips ranks at which nobody waits. The number of a rank by lot is not known.
+local function skip()
+  for _ = 1, SKIPPED do
+    if line.gate < line.early or not is_left(line.gate) then break end
+    line.gate = line.gate + 1
+    line.full_gate = max(line.full_gate, line.gate)
+  end
+end
+
+-- Moves the gate by the time that has gone by.
+local function move_gate()
+  -- Also where passes are not bounded, because they may be some day.
+  if MOST < 0 or is_full() then stand() end
+  local moves = line.is_open == 1 and line.mode == METERED and not is_full()
+  if moves then skip() end
+  local last = min(line.next, calls_below())
+  if not moves or line.gate >= last then
+    line.gate_at = now
+    return
+  end
+  local speed = FASTEST - floor(min(next_turn(), SECOND) / SLOWER_EACH)
+  local ranks = min(ranks_in(floor(max(now - line.gate_at, 0) * speed / 100)), last - line.gate)
+  local used = floor(span(ranks) * 100 / speed)
+  line.gate, line.gate_at = line.gate + ranks, min(line.gate_at + used, now)
+end
+
+-- Whether a rank may take a turn: the gate has passed it, or is there and no pass is kept for those before it.
+local function is_due(rank)
+  return line.is_open == 1 and (rank < line.gate or rank == line.gate and rank < calls_below())
+end
+
+-- Moves the gate back to a due visitor that finds no turn.
+local function call_again(rank)
+  local gate = max(rank, line.gate - max(ranks_in(BACK), SKIPPED))
+  if gate < line.gate then line.gate, line.gate_at = gate, now end
+end
+
+-- Takes over the time of the clock, at which the room may open.
+local function pass_to(at)
+  local step = min(max(at - line.clock, 0), max(line.appointed - line.now, 0) + LONGEST_STEP)
+  line.clock, now = at, line.now + step
+  line.patience = min(line.patience + step, line.asked_patience + LONGEST_PATIENCE)
+  if line.is_open == 0 and OPENS <= at then line.is_open, line.gate_at = 1, now end
+end
+
+-- The time until the room opens.
+local function opens_after()
+  return line.is_open == 0 and max(OPENS - line.clock, 0) or 0
+end
+
+-- The most visitors that may enter before a rank. Some of the ranks before it may have entered while the room was open to all.
+local function ahead_of(rank)
+  return min(max(rank - line.gate, 0), line.waiting)
+end
+
+-- The longest wait of a rank until its turn, if visitors enter.
 local function wait_of(rank)
   if line.mode == PAUSED then return nil end
   local wait, ahead = 0, ahead_of(rank)
-  if line.mode == METERED then wait = max(next_turn() + span(ahead, WHOLE), room_after(ahead), calls_after(rank)) end
-  return wait + (line.is_open == 0 and line.opens_after or 0)
+  if line.mode == METERED then wait = max(next_turn() + span(ahead), pass_after(rank)) end
+  return wait + opens_after()
 end
 
 -- Counts a turn, and its pass unless all passes are out. Returns the time until it, and the length of the pass from then on.
@@ -40,15 +121,11 @@ local function turn(number, place)
   local after = 0
   if line.mode == METERED then
     local rank = rank_of(number, place.lot)
-    if now < line.silent_until and rank >= line.silent_from and rank < line.silent_to then
-      call_again(rank, line.share_before)
-    end
-    if line.is_open == 0 or not is_due(rank) or is_full() then return nil end
-    if next_turn() > HELD then
-      turned_away(rank)
+    if not is_due(rank) then return nil end
+    if is_full() or next_turn() > HELD then
+      call_again(rank)
       return nil
     end
-    has_come(rank)
     if rank == line.gate then line.gate, line.gate_at = line.gate + 1, now end
     after = give_turn()
   end
@@ -64,31 +141,25 @@ local function walk_in(lot)
   return { "turn", number, lot, admit(number, 0) }
 end
 
--- The appointment about half way to the turn, if there is room for it.
-local function half_way(turn_in)
-  local half = ceil(floor(turn_in / 2) / SECOND) * SECOND
-  local at = book(now + half, now + turn_in - floor(turn_in / 8))
-  return at and max(at - now, 0)
+-- The time after which a visitor with this wait asks again: two thirds of it, or at its turn.
+local function ask_after(wait)
+  local turn_in = max(wait - EARLY, 0)
+  local latest = max(turn_in - turn_in % SECOND, SECOND)
+  if turn_in <= SOON then return latest end
+  return min(ceil(floor(turn_in / 3) * 2 / SECOND) * SECOND, latest)
 end
 
--- The standing of a place without a turn, and the time at which it asks again; -1 for unknown numbers.
+-- The standing of a place without a turn, and the time after which it asks again; -1 for unknown numbers.
 local function standing(number, place)
   local rank = rank_of(number, place.lot)
   local wait = wait_of(rank)
-  local after
-  if wait == nil then
-    after = half_way(2 * UNKNOWN) or 2 * UNKNOWN
-  else
-    local turn_in = max(wait - EARLY, 0)
-    -- The visitor comes early rather than late: it is held then.
-    after = turn_in > SOON and half_way(turn_in) or max(turn_in - turn_in % SECOND, SECOND)
-  end
+  local after = wait and ask_after(wait) or PAUSE
   line.appointed = max(line.appointed, now + after)
-  expect(number, place, line.patience + max(after * 2, PATIENCE))
+  expect(number, place, line.patience + after + PATIENCE)
   local is_drawn = line.is_open == 1 or number >= line.early
   return {
     "waiting", number, place.lot, is_drawn and ahead_of(rank) + 1 or -1, wait or -1,
-    line.is_open == 0 and line.opens_after or -1, after,
+    line.is_open == 0 and opens_after() or -1, after,
   }
 end
 
@@ -96,7 +167,7 @@ local words = {}
 
 -- ARGV: number and lot of the place or "", lot of a new one, client or ""
 function words.ask(number, lot, new_lot, client)
-  break_silence()
+  line.asked_patience = line.patience
   number, lot = tonumber(number), tonumber(lot)
   -- A pass that was ended is not given again.
   local place = number and not has_ended(number, lot) and find(number, lot)
@@ -121,31 +192,13 @@ end
 
 -- ARGV: the new rate
 function words.rate()
-  local before = span(WHOLE, WHOLE)
   change_rate(rate_of(14))
-  if now >= line.raised_until then line.raised = -1 end
-  local after = span(WHOLE, WHOLE)
-  if after < before then
-    -- Visitors that sleep longer than their wait at this rate are called, and come later.
-    if line.raised < 0 then line.raised, line.raised_until, line.raised_share = line.gate, 0, line.share end
-    line.raised_until = max(line.raised_until, line.appointed)
-  elseif floor(after / 2) >= before and line.raised >= 0 then
-    -- More of them are due than this rate lets in.
-    call_again(line.raised, line.raised_share)
-  end
-  new_share(line.gate)
-  new_calendar()
   return {}
 end
 
 function words.mode(mode)
   mode = tonumber(mode)
-  if mode == line.mode then return {} end
-  if line.mode == OPEN then
-    -- Visitors that slept meanwhile keep their places.
-    line.opened_to, line.again_to = line.next, line.next
-    stands()
-  end
+  if line.mode == OPEN and mode ~= OPEN then stand() end
   line.mode = mode
   return {}
 end
@@ -155,7 +208,7 @@ end
 local function status(known)
   move_gate()
   local left = left_by_now(LOOKED_FOR)
-  local wait = wait_of(rank_of(line.next, 4294967295))
+  local wait = wait_of(line.next)
   local numbers = {
     line.mode, line.rate.limit, line.rate.period, max(line.waiting - left, 0), MOST >= 0 and active() or -1,
     line.admitted, line.passed_over + left, wait or -1, now,
@@ -178,8 +231,10 @@ if kept then
 else
   begin(at)
 end
-advance(at)
+pass_to(at)
+forget_passes()
+move_gate()
+sweep(4)
 local reply = words[WORD](unpack(ARGV, 14))
-if WORD == "ask" then line.asked, line.asked_gate, line.asked_share = now, line.gate, line.share end
 keep()
 return reply
