@@ -357,8 +357,8 @@ crate::setters! { PolicyBuilder
     pub fn counted_as(it, name: impl Into<String>) { it.settings.counted_as = Some(name.into()) }
 
     /// Keeps account of refunds, so that a refund [of a receipt](crate::limiter::Change::of) gives back all units that have not
-    /// drained, however full the bucket was: for budgets that are estimated and settled. It costs a second word per key in
-    /// memory. Without it, all units that have drained since count against the refund, and nothing comes back if keys bring
+    /// drained, however full the bucket was: for budgets that are estimated and settled. A key takes 64 bytes of
+    /// memory then. Without it, all units that have drained since count against the refund, and nothing comes back if keys bring
     /// [quotas of their own](crate::RateLimiter::with_quotas): by which of them the units have drained is then unknown. Layers with a
     /// `Meter` or `refund_if` switch it on by themselves.
     ///
@@ -444,7 +444,7 @@ crate::setters! { PolicyBuilder
 
     /// Sets the treatment of the least indebted key when a store of fixed size has no room for another one. Default:
     /// [`OnFull::Forget`]. [`OnFull::Inherit`] takes an eighth more memory for states of one word, a quarter for those of
-    /// two; see [`MemoryStore`](crate::MemoryStore). A store without a fixed size ignores it.
+    /// two, a fifth with refunds or quotas of keys; see [`MemoryStore`](crate::MemoryStore). A store without a fixed size ignores it.
     pub fn on_full(it, action: OnFull) { it.settings.on_full = action }
 
     /// Gives the policy a version, for deployments on a shared store: if instances disagree about the
