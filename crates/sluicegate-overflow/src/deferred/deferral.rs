@@ -446,7 +446,8 @@ impl DeferralParts {
     }
 
     fn opened(&self, job: &QueuedJob) -> Option<(Vec<StoredTurn>, http::Request<bytes::Bytes>)> {
-        let stored = Stored::decode(&self.seals.open(&format!("job {}", job.id), &job.sealed)?)?;
+        let opened = self.seals.open(&format!("job {}", job.id), &job.sealed)?;
+        let stored: Stored = serde_json::from_slice(&opened).ok()?;
         let request = stored.request()?;
         Some((stored.turns, request))
     }

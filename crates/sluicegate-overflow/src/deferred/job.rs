@@ -8,7 +8,7 @@ use bytes::Bytes;
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue, Request};
+use http::{HeaderValue, Request};
 use serde::{Deserialize, Serialize};
 use sluicegate_core::error::ConfigErrorKind;
 use sluicegate_core::key::KeyKind;
@@ -33,22 +33,16 @@ impl fmt::Debug for Job {
     }
 }
 
-/// A request and the turns that it takes, in the form that is encrypted.
+/// The kept part of a request and the turns that it takes, in the form that is encrypted.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Stored {
-    request: StoredRequest,
-    pub(super) turns: Vec<StoredTurn>,
-}
-
-/// The part of a request that is kept.
-#[derive(Serialize, Deserialize)]
-struct StoredRequest {
     method: String,
     target: String,
     /// Values may have bytes that are no text.
     headers: Vec<(String, Vec<u8>)>,
     /// In base64.
     body: String,
+    pub(super) turns: Vec<StoredTurn>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -75,13 +69,13 @@ impl Stored {
             }
         }
         let body = STANDARD.encode(request.body());
-        let request = StoredRequest { method: method.to_owned(), target: target.to_owned(), headers, body };
         let turns = turns.iter().map(|turn| StoredTurn {
             policy: turn.limiter.policy().name().to_owned(),
             key: turn.key.as_bytes().to_vec(),
             cost: turn.cost,
         });
-        (length <= LONGEST_HEAD).then(|| Self { request, turns: turns.collect() })
+        let (method, target, turns) = (method.to_owned(), target.to_owned(), turns.collect());
+        (length <= LONGEST_HEAD).then_some(Self { method, target, headers, body, turns })
     }
 
     /// The bytes that are sealed.
@@ -89,26 +83,15 @@ impl Stored {
         serde_json::to_vec(self).expect("text and numbers are JSON")
     }
 
-    /// The encoded value; `None` if the bytes are something else.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).ok()
-    }
-
     /// The request; `None` if it is invalid.
     pub(super) fn request(&self) -> Option<Request<Bytes>> {
-        let StoredRequest { method, target, headers, body } = &self.request;
-        let mut request = Request::new(Bytes::from(STANDARD.decode(body).ok()?));
-        *request.method_mut() = method.parse().ok()?;
-        *request.uri_mut() = target.parse().ok()?;
-        let fields = headers.iter().map(|(name, value)| {
-            Some((name.parse::<HeaderName>().ok()?, HeaderValue::from_bytes(value).ok()?))
-        });
-        let mut map = HeaderMap::new();
-        for field in fields {
-            let (name, value) = field?;
-            map.append(name, value);
+        let mut request = Request::new(Bytes::from(STANDARD.decode(&self.body).ok()?));
+        *request.method_mut() = self.method.parse().ok()?;
+        *request.uri_mut() = self.target.parse().ok()?;
+        for (name, value) in &self.headers {
+            let (name, value) = (name.parse::<HeaderName>().ok()?, HeaderValue::from_bytes(value).ok()?);
+            request.headers_mut().append(name, value);
         }
-        *request.headers_mut() = map;
         Some(request)
     }
 }
