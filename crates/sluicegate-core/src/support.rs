@@ -57,16 +57,16 @@ impl Seldom {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! debug_as {
-    ($handle:ident $(<$life:lifetime>)?, $this:ident => $value:expr) => {
-        impl ::std::fmt::Debug for $handle $(<$life>)? {
+    ($handle:ident$(<$($of:tt),+>)?, $this:ident => $value:expr) => {
+        impl$(<$($of),+>)? ::std::fmt::Debug for $handle$(<$($of),+>)? {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 let $this = self;
                 f.debug_tuple(stringify!($handle)).field(&$value).finish()
             }
         }
     };
-    ($type:ident { $($field:ident),* }) => {
-        impl ::std::fmt::Debug for $type {
+    ($type:ident$(<$($of:tt),+>)? { $($field:ident),* }) => {
+        impl$(<$($of),+>)? ::std::fmt::Debug for $type$(<$($of),+>)? {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.debug_struct(stringify!($type))$(.field(stringify!($field), &self.$field))*.finish_non_exhaustive()
             }

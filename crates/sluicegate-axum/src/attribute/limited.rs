@@ -1,7 +1,6 @@
 //! The extractor that replaces a handler's arguments, which are extracted behind its limits as axum does.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -41,11 +40,7 @@ pub(super) enum Handed<A, X> {
     Question(AskedAttribute),
 }
 
-impl<A, X> fmt::Debug for Limited<A, X> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Limited")
-    }
-}
+sluicegate_core::debug_as!(Limited < A, X > {});
 
 /// The state of a fallback whose handler takes no state; it works in any router.
 #[derive(Debug)]
@@ -61,11 +56,7 @@ impl<S> FromRef<S> for NoState {
 /// Tells axum's inference how the handler's last argument is extracted.
 pub struct Via<M>(PhantomData<fn() -> M>);
 
-impl<M> fmt::Debug for Via<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Via")
-    }
-}
+sluicegate_core::debug_as!(Via<M> {});
 
 impl<A, X, S, M> FromRequest<S, Via<M>> for Limited<A, X>
 where

@@ -63,11 +63,7 @@ impl fmt::Display for Attribute {
     }
 }
 
-impl fmt::Debug for Attribute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Attribute").field(&self.path).finish()
-    }
-}
+sluicegate_core::debug_as!(Attribute { path });
 
 /// One limit of an attribute.
 #[derive(Debug)]
@@ -147,11 +143,7 @@ impl Source<'_> {
     }
 }
 
-impl fmt::Debug for Source<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Source")
-    }
-}
+sluicegate_core::debug_as!(Source<'a> {});
 
 /// State that the handlers of a router share.
 #[derive(Clone)]

@@ -1,7 +1,6 @@
 //! The store that a router has for its handlers' limits: [`RateLimitStore`].
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -264,8 +263,4 @@ impl<S> Layer<S> for RateLimitStore {
     }
 }
 
-impl fmt::Debug for RateLimitStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitStore").field("handlers", &self.0.made.load().len()).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(RateLimitStore, store => store.0.made.load().len());

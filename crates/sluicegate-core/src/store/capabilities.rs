@@ -67,7 +67,7 @@ impl Default for Capabilities<'_> {
     }
 }
 
-crate::debug_as!(Capabilities<'_>, of => (of.always_answers, of.place, of.shared.is_some(), of.parts.is_some()));
+crate::debug_as!(Capabilities<'a>, of => (of.always_answers, of.place, of.shared.is_some(), of.parts.is_some()));
 
 /// A store in parts that fail on their own, such as the nodes of a cluster, so that a store around it can leave out one of them.
 pub trait Parts {

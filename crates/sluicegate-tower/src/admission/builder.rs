@@ -1,6 +1,5 @@
 //! The builder of [`Limits`].
 
-use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
@@ -357,8 +356,4 @@ impl<R> LimitsBuilder<R> {
     }
 }
 
-impl<R> fmt::Debug for LimitsBuilder<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LimitsBuilder").field("limits", &self.group).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(LimitsBuilder<R> { group });

@@ -1,6 +1,5 @@
 //! Deciding without a service: [`Admission`].
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -83,8 +82,4 @@ impl Future for Admission<'_> {
     }
 }
 
-impl fmt::Debug for Admission<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Admission").finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(Admission<'a> {});

@@ -1,6 +1,5 @@
 //! The current limits of a layer, or the limits that a request has kept: [`LimitsHandle`].
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -128,8 +127,4 @@ impl LimitsHandle {
     }
 }
 
-impl fmt::Debug for LimitsHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LimitsHandle").field(&self.current()).finish()
-    }
-}
+sluicegate_core::debug_as!(LimitsHandle, handle => handle.current());

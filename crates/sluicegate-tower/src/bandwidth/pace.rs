@@ -1,6 +1,5 @@
 //! The limits of a body: [`Pacer`].
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -259,11 +258,4 @@ impl Drop for Pacer {
     }
 }
 
-impl fmt::Debug for Pacer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pacer")
-            .field("limits", &self.limits)
-            .field("credit", &self.credit)
-            .finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(Pacer { limits, credit });

@@ -1,7 +1,6 @@
 //! Limits on concurrent calls: [`CallInFlightLayer`].
 #![expect(unnameable_types, reason = "they are parts of a future that has a name")]
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -146,11 +145,7 @@ impl<S, A, F> Layer<S> for CallInFlightLayer<A, F> {
     }
 }
 
-impl<A, F> fmt::Debug for CallInFlightLayer<A, F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallInFlightLayer").field("longest", &self.longest).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(CallInFlightLayer < A, F > { longest });
 
 /// A call that has its permit.
 pub struct Permitted<F> {
@@ -158,11 +153,7 @@ pub struct Permitted<F> {
     is_fault: Arc<F>,
 }
 
-impl<F> fmt::Debug for Permitted<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Permitted").field(&self.permit).finish()
-    }
-}
+sluicegate_core::debug_as!(Permitted<F>, permitted => permitted.permit);
 
 impl<A, F> CallInFlightLayer<A, F> {
     fn asked<W, Res, E>(

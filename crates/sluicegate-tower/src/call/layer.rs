@@ -1,6 +1,5 @@
 //! The layer: [`CallLimitLayer`].
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -100,11 +99,7 @@ impl<S, K> Layer<S> for CallLimitLayer<K> {
     }
 }
 
-impl<K> fmt::Debug for CallLimitLayer<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallLimitLayer").field("limiter", &self.limiter).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(CallLimitLayer<K> { limiter });
 
 impl<K> sealed::Sealed for CallLimitLayer<K> {}
 

@@ -137,8 +137,4 @@ impl fmt::Debug for KeptBefore {
     }
 }
 
-impl fmt::Debug for DeferLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeferLayer").field("limits", &self.limits).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(DeferLayer { limits });

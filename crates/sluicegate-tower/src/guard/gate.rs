@@ -7,7 +7,6 @@
 //!    \________\__________________________________\______________________-> refused
 //! ```
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -208,8 +207,4 @@ impl<F: Future + Unpin> Lookup<F> {
     }
 }
 
-impl<F> fmt::Debug for Lookup<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Lookup(..)")
-    }
-}
+sluicegate_core::debug_as!(Lookup<F> {});

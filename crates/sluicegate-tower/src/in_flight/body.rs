@@ -1,6 +1,5 @@
 //! Bodies that hold a permit: [`PermitBody`].
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -160,8 +159,4 @@ impl HeldPermit {
     }
 }
 
-impl fmt::Debug for HeldPermit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("HeldPermit").field(self.permit.in_flight()).finish()
-    }
-}
+sluicegate_core::debug_as!(HeldPermit, held => held.permit.in_flight());

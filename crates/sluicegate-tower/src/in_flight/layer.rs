@@ -1,6 +1,5 @@
 //! The layer: [`InFlightLayer`].
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,11 +224,7 @@ impl<S, R> Layer<S> for InFlightLayer<R> {
     }
 }
 
-impl<R> fmt::Debug for InFlightLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("InFlightLayer").field(&self.limits()).finish()
-    }
-}
+sluicegate_core::debug_as!(InFlightLayer<R>, layer => layer.limits());
 
 impl<R> Clone for PermitSettings<R> {
     fn clone(&self) -> Self {

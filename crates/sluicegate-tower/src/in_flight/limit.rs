@@ -1,7 +1,6 @@
 //! A limit on concurrent requests of a key ([`InFlightLimit`]), the limits that requests meet together ([`InFlightLimits`]), and
 //! their change while a layer serves ([`InFlightHandle`]).
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -199,11 +198,7 @@ impl From<InFlight> for InFlightLimit {
     }
 }
 
-impl fmt::Debug for InFlightLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.in_flight.fmt(f)
-    }
-}
+sluicegate_core::debug_as!(InFlightLimit { in_flight });
 
 /// Limits with common settings: the choice of limits for a request, and the rate limits that follow. For
 /// [`InFlightHandle::swap_with`](super::InFlightHandle::swap_with).
@@ -324,11 +319,7 @@ impl InFlightLimits {
     }
 }
 
-impl fmt::Debug for InFlightLimits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(&self.each).finish()
-    }
-}
+sluicegate_core::debug_as!(InFlightLimits { each });
 
 /// The limits of an [`InFlightLayer`](super::InFlightLayer), to swap them as a whole. Clones refer to the same layer.
 ///
@@ -374,8 +365,4 @@ impl InFlightHandle {
     }
 }
 
-impl fmt::Debug for InFlightHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("InFlightHandle").field(&self.limits()).finish()
-    }
-}
+sluicegate_core::debug_as!(InFlightHandle, handle => handle.limits());

@@ -72,8 +72,4 @@ impl fmt::Display for KeyForm {
     }
 }
 
-impl fmt::Debug for KeyForm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("KeyForm").field(&self.word).finish()
-    }
-}
+sluicegate_core::debug_as!(KeyForm, form => form.word);

@@ -1,6 +1,5 @@
 //! The layer: [`OutgoingLayer`].
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -212,16 +211,7 @@ impl<S, W> Layer<S> for OutgoingLayer<W> {
     }
 }
 
-impl<W> fmt::Debug for OutgoingLayer<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OutgoingState { limiter, longest, heeded, .. } = &*self.state;
-        f.debug_struct("OutgoingLayer")
-            .field("limiter", limiter)
-            .field("longest", longest)
-            .field("heeded", heeded)
-            .finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(OutgoingLayer<W>, layer => layer.state.limiter);
 
 impl OutgoingState {
     /// Our own limit, if there is one.

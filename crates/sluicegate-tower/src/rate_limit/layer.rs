@@ -1,6 +1,5 @@
 //! The layer: [`RateLimitLayer`].
 
-use std::fmt;
 use std::sync::Arc;
 
 use sluicegate_core::RateLimiter;
@@ -185,8 +184,4 @@ impl From<RateLimiter> for RateLimitLayer {
     }
 }
 
-impl<R> fmt::Debug for RateLimitLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RateLimitLayer").field("limits", &self.0.limits.current()).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(RateLimitLayer<R>, layer => layer.0.limits.current());

@@ -1,6 +1,5 @@
 //! Reads the beginning of requests: [`RequestFieldsLayer`].
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -248,8 +247,4 @@ where
     }
 }
 
-impl fmt::Debug for RequestFieldsLayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RequestFieldsLayer").field(&self.0.wanted.load()).finish()
-    }
-}
+sluicegate_core::debug_as!(RequestFieldsLayer, layer => layer.0.wanted.load());

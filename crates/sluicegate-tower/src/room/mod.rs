@@ -169,14 +169,7 @@ impl RoomTerms {
     }
 }
 
-impl fmt::Debug for RoomTerms {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RoomTerms")
-            .field("name", &self.name)
-            .field("rate", &self.rate)
-            .finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(RoomTerms { name, rate });
 
 /// The answer of a door: the request may enter, or this is its response.
 pub type Admitted = Result<Box<dyn Visit>, Box<Response<Bytes>>>;

@@ -1,7 +1,6 @@
 //! Limits that settle by the body of the response: [`SettlingLayer`], the [`Tap`] that reads the costs as the body passes, and the
 //! [`Reserve`] that a request spends before its cost is known.
 
-use std::fmt;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -120,11 +119,7 @@ impl<R> Clone for SettlingLayer<R> {
     }
 }
 
-impl<R> fmt::Debug for SettlingLayer<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SettlingLayer").field(&self.0).finish()
-    }
-}
+sluicegate_core::debug_as!(SettlingLayer<R>, layer => layer.0);
 
 /// Reads a response as it passes, and settles the request when it has ended. If it is dropped before that, it settles as for an aborted response.
 #[derive(Debug)]

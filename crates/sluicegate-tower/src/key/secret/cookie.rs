@@ -1,7 +1,6 @@
 //! Session cookies: [`Cookie`].
 
 use std::borrow::Cow;
-use std::fmt;
 
 use http::StatusCode;
 use http::header::COOKIE;
@@ -152,8 +151,4 @@ fn unquoted(mut value: &[u8]) -> &[u8] {
     value
 }
 
-impl fmt::Debug for Cookie {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cookie").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(Cookie { name });

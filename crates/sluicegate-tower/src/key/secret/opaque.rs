@@ -1,7 +1,5 @@
 //! Opaque credentials in a header: [`Bearer`] and [`ApiKey`].
 
-use std::fmt;
-
 use http::header::{AUTHORIZATION, HeaderName};
 use sluicegate_core::{ConfigError, Key};
 
@@ -64,11 +62,7 @@ impl KeyExtractor for Bearer {
     }
 }
 
-impl fmt::Debug for Bearer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Bearer")
-    }
-}
+sluicegate_core::debug_as!(Bearer {});
 
 /// The token of a request, unverified.
 pub(super) fn token(request: RequestView<'_>) -> Result<&str, MissingKey> {
@@ -164,11 +158,7 @@ impl KeyExtractor for ApiKey {
     }
 }
 
-impl fmt::Debug for ApiKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiKey").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(ApiKey { name });
 
 #[cfg(test)]
 mod tests {
