@@ -16,7 +16,7 @@ use sluicegate_core::key::{Key, KeyRef};
 use sluicegate_core::policy::{Policy, PolicyMode};
 use sluicegate_core::store::{
     Ask, DecidedBy, DecisionFuture, Event, Listener, Mode, Notice, Place, PreparedPolicy, QuotaStatus,
-    ShortAnswer, ShortWay, Store, StoreStatus, Subject, judge,
+    ShortAnswer, ShortWay, Store, StoreStatus, Subject,
 };
 use sluicegate_core::wrap::{OutageAnswer, Within, Wrap, or_by_policy};
 use smallvec::SmallVec;
@@ -442,7 +442,7 @@ impl ShortWay for ObservedShortWay {
         // Without an answer, an ask goes through the observed store, which counts it.
         let answer = self.within.spend(key, cost)?;
         if begun.is_some() || !self.has_counted(key, answer.at_us(), answer.status()) {
-            self.note((*key, cost), answer.at_us(), answer.status(), begun);
+            self.note((*key, cost), &answer, begun);
         }
         Some(answer)
     }
@@ -469,15 +469,14 @@ impl ObservedShortWay {
     }
 
     #[inline(never)]
-    fn note(&self, (key, cost): (KeyRef<'_>, u64), at_us: u64, status: &QuotaStatus, begun: Option<Instant>) {
+    fn note(&self, (key, cost): (KeyRef<'_>, u64), answer: &ShortAnswer, begun: Option<Instant>) {
         let is_looked_at = begun.is_some();
         let took = begun.map(|begun| Took::since(begun, lanes::ONE_IN));
-        if let Some(Took { lasted, .. }) = took {
-            self.state.took(lasted);
-        }
+        let result = Ok(answer.numbers());
+        self.state.decided(&result, took, true);
         let (watched, budget) = (&self.watched, self.budget.as_ref());
         let facts = AskFacts { place: 0, cost, mode: Mode::Spend, peeks: 0, is_looked_at };
         let asked = ObservedAsk { watched, key, budget, facts };
-        asked.note(&self.state, &Ok(judge(at_us, 0, [*status])), took, Decision::at_us);
+        asked.note(&self.state, &result, took, Decision::at_us);
     }
 }

@@ -95,19 +95,24 @@ pub(super) struct AskMoment {
 pub struct ShortAnswer {
     at_us: u64,
     status: QuotaStatus,
-    details: Option<Arc<Details>>,
+    by: DecidedBy,
+    trace: Option<Trace>,
 }
 
 impl ShortAnswer {
     /// The status of the quota at this moment, in microseconds of the store's clock.
     pub fn new(at_us: u64, status: QuotaStatus) -> Self {
-        Self { at_us, status, details: None }
+        Self { at_us, status, by: DecidedBy::Store, trace: None }
+    }
+
+    /// This answer, by that part of the service in place of the store that keeps the state.
+    pub fn by(self, by: DecidedBy) -> Self {
+        Self { by, ..self }
     }
 
     /// This answer, with the state of its bucket before.
     pub(crate) fn with_trace(self, trace: Trace) -> Self {
-        let details = Details { traces: few([trace]), ..Details::default() };
-        Self { details: Some(Arc::new(details)), ..self }
+        Self { trace: Some(trace), ..self }
     }
 
     /// The time of the decision, in microseconds of the store's clock.
@@ -124,6 +129,7 @@ impl ShortAnswer {
     #[inline]
     pub fn numbers(&self) -> Decision {
         let mut decision = Decision::single(self.at_us, self.status);
+        decision.by = self.by;
         decision.receipts = 0;
         decision
     }
@@ -133,7 +139,10 @@ impl From<ShortAnswer> for Decision {
     #[inline]
     fn from(answer: ShortAnswer) -> Self {
         let mut decision = Self::single(answer.at_us, answer.status);
-        decision.details = answer.details;
+        decision.by = answer.by;
+        if let Some(trace) = answer.trace {
+            decision.details = Some(Arc::new(Details { traces: few([trace]), ..Details::default() }));
+        }
         decision
     }
 }

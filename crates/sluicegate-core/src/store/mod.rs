@@ -117,8 +117,7 @@ pub trait Store: Send + Sync + 'static {
     /// The store completes each call, whether its future is polled or dropped: see [`DecisionFuture`].
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture;
 
-    /// The short way of a policy that this store has prepared, if there is one: for a policy that has a single quota, and spends at
-    /// once or not at all. A limiter uses it instead of [`decide`](Self::decide) to check one key. By default there is none,
+    /// The short way of a policy that this store has prepared, if there is one: for a policy that has a single quota. A limiter uses it instead of [`decide`](Self::decide) to check one key. By default there is none,
     /// so that a store wrapper sees all asks.
     fn short_way(&self, policy: &PreparedPolicy) -> Option<Arc<dyn ShortWay>> {
         _ = policy;

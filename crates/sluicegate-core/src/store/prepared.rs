@@ -144,8 +144,8 @@ impl PreparedPolicy {
 
     /// This policy with the short way that its store has for it.
     pub(crate) fn with_short_way_of(self, store: &dyn Store) -> Self {
-        let may_take_it = self.policy().mode() != PolicyMode::Off && self.spends == Mode::Spend;
-        let short_way = if may_take_it { store.short_way(&self) } else { None };
+        let is_on = self.policy().mode() != PolicyMode::Off;
+        let short_way = if is_on { store.short_way(&self) } else { None };
         Self { short_way, ..self }
     }
 

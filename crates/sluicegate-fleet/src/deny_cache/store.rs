@@ -80,7 +80,11 @@ impl Wrap for CachedStore {
 
     fn short_way(&self, policy: &PreparedPolicy, within: Arc<dyn ShortWay>) -> Option<Arc<dyn ShortWay>> {
         let version = self.0.within.own(policy).ok()?.version;
-        Some(Arc::new(CachedShortWay { within, state: Arc::clone(&self.0), policy: policy.clone(), version }))
+        let longest = policy.policy().on_exceeded().longest_wait();
+        let mode = longest.map_or(Mode::Spend, |longest| Mode::Reserve { longest });
+        let counts = policy.policy().counts_rejected() || policy.policy().suspension().is_some();
+        let (state, policy) = (Arc::clone(&self.0), policy.clone());
+        Some(Arc::new(CachedShortWay { within, state, policy, mode, version, counts }))
     }
 
     fn hear(&self, notice: &Notice<'_>) {
@@ -336,30 +340,54 @@ struct CachedShortWay {
     within: Arc<dyn ShortWay>,
     state: Arc<CacheState>,
     policy: PreparedPolicy,
+    /// The mode of its asks.
+    mode: Mode,
     /// The number of the policy.
     version: u64,
+    /// Whether a refusal counts, so that an ask has to go through the cache.
+    counts: bool,
 }
 
 impl ShortWay for CachedShortWay {
     fn spend(&self, key: &KeyRef<'_>, cost: u64) -> Option<ShortAnswer> {
         let Self { state, .. } = self;
         let id = || state.table.id(self.version, *key);
-        if !state.table.is_unknown(id) {
-            return None;
+        let is_unknown = state.table.is_unknown(id);
+        let (mark, now_us) = (state.table.mark(), state.clock.now_us());
+        let question = || {
+            let ask = Ask::new(&self.policy, *key, cost, self.mode);
+            Question::new(0, &ask, 1, (id(), state.quotas(&ask)), mark)
+        };
+        if !is_unknown {
+            return if self.counts { None } else { self.refusal(&question()?, now_us) };
         }
-        let (mark, sent_us) = (state.table.mark(), state.clock.now_us());
         // Without an answer, an ask goes through the cache, which keeps what it learns.
         let answer = self.within.spend(key, cost)?;
+        // Relaxed: it is a count.
         state.asked.fetch_add(1, Ordering::Relaxed);
         if !answer.status().passed() || answer.status().remaining() < cost {
-            let ask = Ask::new(&self.policy, *key, cost, Mode::Spend);
-            let question = Question::new(0, &ask, 1, (id(), state.quotas(&ask)), mark);
-            state.keep(&question.into_iter().collect::<Questions>(), &Ok(answer.numbers()), sent_us);
+            let question = question().into_iter().collect::<Questions>();
+            state.keep(&question, &Ok(answer.numbers()), now_us);
         }
         Some(answer)
     }
 
     fn is_at_rest(&self, key: &KeyRef<'_>) -> bool {
         self.within.is_at_rest(key)
+    }
+}
+
+impl CachedShortWay {
+    /// The kept refusal of this question, if there is one.
+    fn refusal(&self, question: &Question, now_us: u64) -> Option<ShortAnswer> {
+        let Self { state, policy, .. } = self;
+        let refused = |refusal: &CachedRefusal| {
+            let status = refusal.statuses(question, policy.numbers(), now_us).next()?;
+            Some(ShortAnswer::new(refusal.at_us(now_us), status).by(DecidedBy::Cache))
+        };
+        let RefusalLookup::Refused(answer) = state.table.look(question, now_us, refused) else { return None };
+        // Relaxed: it is a count.
+        state.refused.fetch_add(1, Ordering::Relaxed);
+        answer
     }
 }

@@ -3,18 +3,22 @@
 //! Most requests need nothing until their response, or only the numbers of one look at one key ([`Numbers`]). The full
 //! [marks](Marked) of such a request are made when it turns out that its response or a give-back needs them.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use http::{Extensions, Response};
 use http_body::Body;
+use sluicegate_core::limiter::policies;
 use sluicegate_core::store::ShortAnswer;
 use sluicegate_core::{Decision, Key, Policy};
 
+use crate::admission::leave::with_head;
 use crate::admission::marks::Marked;
 use crate::admission::set::{BuiltLimits, Limits};
-use crate::limits::finding::RequestAsk;
-use crate::limits::pick::Which;
+use crate::limits::walk::{AskTerms, RequestAsk};
 use crate::respond::decided::Decided;
+use crate::respond::headers::write::add_numbers;
 use crate::respond::refusal::is_given_back;
 use crate::settle::SettlingBody;
 use crate::trace::{RequestTrace, TraceFields};
@@ -35,14 +39,29 @@ enum ForResponse {
     Marks(Box<Marked>),
 }
 
-/// The numbers of one look at one key, for a request that a simple limit has admitted.
+/// The key of a look: one that stands for a peer is only made if it is asked again.
+#[derive(Debug)]
+pub(super) enum LookedKey {
+    Peer(IpAddr),
+    Key(Key),
+}
+
+impl From<LookedKey> for Key {
+    fn from(key: LookedKey) -> Self {
+        match key {
+            LookedKey::Peer(address) => address.into(),
+            LookedKey::Key(key) => key,
+        }
+    }
+}
+
+/// The numbers of one look at one key, which has admitted the request.
 #[derive(Debug)]
 pub(super) struct Numbers {
     /// The limits that the request began with.
     made: Arc<BuiltLimits>,
-    /// The index of the limit.
-    limit: usize,
-    key: Key,
+    terms: AskTerms,
+    key: LookedKey,
     answer: ShortAnswer,
     policies: Arc<[Arc<Policy>]>,
     /// Whether an outer layer reads this decision from the response.
@@ -181,12 +200,18 @@ impl From<Box<Marked>> for Admitted {
 }
 
 impl Numbers {
-    #[inline]
-    pub(super) fn new(made: &Arc<BuiltLimits>, limit: usize, key: Key, answer: ShortAnswer) -> Box<Self> {
-        let policies = made.policies_of(limit);
+    // Inlined always: the parts are large, and so they are not moved before they are in their place.
+    #[inline(always)]
+    pub(super) fn new(
+        made: &Arc<BuiltLimits>,
+        terms: AskTerms,
+        key: LookedKey,
+        answer: ShortAnswer,
+    ) -> Box<Self> {
+        let policies = policies([terms.limiter(&made.plan)]);
         let (made, decided) = (Arc::clone(made), OnceLock::new());
         // Written in its place.
-        Box::write(Box::new_uninit(), Self { made, limit, key, answer, policies, is_read: false, decided })
+        Box::write(Box::new_uninit(), Self { made, terms, key, answer, policies, is_read: false, decided })
     }
 
     /// The decision without a receipt, for those who only read it.
@@ -202,8 +227,8 @@ impl Numbers {
     /// The full marks of the request, with the receipt of its spend.
     #[cold]
     pub(super) fn into_marked(self) -> Box<Marked> {
-        let Self { made, limit, key, answer, policies, is_read, .. } = self;
-        let ask = RequestAsk { limit, which: Which::Known(0), key, cost: made.plan.limits[limit].cost };
+        let Self { made, terms, key, answer, policies, is_read, .. } = self;
+        let ask = RequestAsk::new(terms, key.into());
         let decided = Decided::new(Decision::from(answer), policies);
         let mut marked = Marked::new(&made, ask.into(), Some(decided), Vec::new());
         marked.is_read = is_read;
@@ -212,15 +237,35 @@ impl Numbers {
 
     /// Writes the state of the client's quota into the response, if that is all that it needs.
     #[inline(never)]
-    #[expect(clippy::boxed_local, reason = "it is moved out of its box only when full marks are needed")]
     fn finish<B>(self: Box<Self>, response: &mut Response<B>) {
         let inside = response.extensions();
-        if self.is_read || !inside.is_empty() && (is_given_back(inside) || inside.get::<Decided>().is_some())
-        {
-            self.into_marked().finish(response, false);
-            return;
+        let is_decided_inside = !inside.is_empty() && inside.get::<Decided>().is_some();
+        let gives_back =
+            !inside.is_empty() && is_given_back(inside) || self.made.refunds && self.is_refunded(response);
+        if gives_back || is_decided_inside || self.is_read {
+            return self.finish_marked(response, gives_back);
         }
-        let decided = self.to_decided();
-        self.made.write_fields(&decided, response.headers_mut());
+        let Self { made, answer, policies, .. } = &*self;
+        let (style, headers) = (&made.settings.style, response.headers_mut());
+        let is_hidden = policies.iter().any(|policy| policy.is_hidden());
+        let stands_at = Duration::from_micros(answer.at_us());
+        if is_hidden || !add_numbers(headers, style, answer.status(), stands_at) {
+            made.write_fields(&self.to_decided(), headers);
+        }
+    }
+
+    /// Whether the limit gives the units back for this response.
+    fn is_refunded<B>(&self, response: &mut Response<B>) -> bool {
+        let refund_if = self.made.plan.limits[self.terms.limit].refund_if.as_ref();
+        refund_if.is_some_and(|refund| with_head(response, |head| refund(head)))
+    }
+
+    #[cold]
+    fn finish_marked<B>(self, response: &mut Response<B>, gives_back: bool) {
+        let mut marked = self.into_marked();
+        if gives_back {
+            marked.give_back_all();
+        }
+        marked.mark(response);
     }
 }

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 
 use crate::admission::check;
 use crate::admission::set::BuiltLimits;
-use crate::limits::finding::RequestAsk;
 use crate::limits::plan::LimitPlan;
+use crate::limits::walk::RequestAsk;
 use crate::respond::decided::Decided;
 
 /// The limiters that apply to a request.

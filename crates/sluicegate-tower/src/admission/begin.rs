@@ -1,23 +1,24 @@
 //! Begins the decision on a request.
 //!
-//! A *simple* limit has one limiter, a fixed cost, and nothing else to find out for a request than its key. If it is the only limit that
-//! applies, one look of the store at that key is the decision, and the request is admitted with the numbers that the look has found. All other
-//! requests, and those that one look does not decide, go [the way](super::way) from limit to limit.
+//! If only one limit applies, and its limiter and its key are at hand, one look of the store at that key is the decision, and the request is
+//! admitted with the numbers that the look has found. All other requests, and those that one look does not decide, go [the way](super::way) from
+//! limit to limit.
 
 use std::mem;
 
 use sluicegate_core::Key;
+use sluicegate_core::limiter::policies;
 use sluicegate_core::store::ShortAnswer;
 
-use crate::admission::admitted::{Admitted, Numbers};
+use crate::admission::admitted::{Admitted, LookedKey, Numbers};
 use crate::admission::report::Timed;
 use crate::admission::set::Limits;
 use crate::admission::way::{Begun, Reached, start_at_door, start_at_limit};
 use crate::guard::Place;
 use crate::key::{Extraction, RequestView};
 use crate::limits::door::DoorVerdict;
-use crate::limits::lookup::{extract, keyed};
-use crate::limits::walk::{Walk, WalkStep};
+use crate::limits::walk::{AskTerms, Walk, WalkStep, extract, keyed};
+use crate::respond::decided::Decided;
 use crate::respond::stop::Stop;
 use crate::trace;
 
@@ -27,7 +28,7 @@ impl Limits {
     pub(super) fn begin(&self, request: RequestView<'_>, place: &mut Place) -> Begun {
         let (is_routed, is_traced) = (self.made.settings.routes, trace::is_wanted());
         let timed = is_routed.then(Timed::new);
-        let mut begun = match self.made.is_one_simple {
+        let mut begun = match self.made.is_one {
             true => self.decide_by_only(0, request, is_traced, place),
             false => self.decide_by_walk(request, is_traced, place),
         };
@@ -62,7 +63,7 @@ impl Limits {
             None => WalkStep::End,
             Some(first) => {
                 let is_only = !walk.goes_on(plan, request);
-                if is_only && plan.limits[first].is_simple() {
+                if is_only && plan.limits[first].bandwidth.is_none() {
                     return self.decide_by_only(first, request, is_traced, place);
                 }
                 extract(plan, plan.limits[first].terms(first, &request), request)
@@ -71,7 +72,7 @@ impl Limits {
         start_at_limit(self, walk, next, request, place)
     }
 
-    /// Decides by the limit at this index, which is simple, and the only one that applies.
+    /// Decides by the limit at this index, the only one that applies.
     #[inline]
     fn decide_by_only(
         &self,
@@ -80,70 +81,77 @@ impl Limits {
         is_traced: bool,
         place: &mut Place,
     ) -> Begun {
-        let limit = &self.made.plan.limits[index];
-        let limiter = &limit.source.known()[0];
-        if let Some(address) = limit.peers.as_ref().and_then(|peers| peers.bucket(request)) {
-            let answer = limiter.spend_short(address, limit.cost);
-            return self.decide_by_look(index, answer, || address.into(), request, is_traced, place);
+        let limit = &self.plan().limits[index];
+        let mut terms = match limit.terms(index, &request) {
+            Ok(terms) => terms,
+            Err(next) => return start_at_limit(self, Walk::over(), next, request, place),
+        };
+        let (limiter, cost) = (terms.limiter(self.plan()), terms.cost);
+        if let Some(address) = limit.peers.as_ref().and_then(|peers| peers.bucket(&request)) {
+            let answer = limiter.spend_short(address, cost);
+            return self.decide_by_look(
+                &mut terms,
+                answer,
+                || LookedKey::Peer(address),
+                &request,
+                is_traced,
+                place,
+            );
         }
         let mut extraction = limit.key.extract(request);
         let Some(key) = extraction.key() else {
-            return self.decide_by_key(index, extraction, request, place);
+            return self.decide_by_key(&mut terms, extraction, &request, place);
         };
         key.set_kind(limit.kind);
-        let answer = limiter.spend_short(&*key, limit.cost);
-        let key = || mem::replace(key, Key::shared());
-        self.decide_by_look(index, answer, key, request, is_traced, place)
+        let answer = limiter.spend_short(&*key, cost);
+        let key = || LookedKey::Key(mem::replace(key, Key::shared()));
+        self.decide_by_look(&mut terms, answer, key, &request, is_traced, place)
     }
 
     /// Decides by what one look has found, if it was enough; the key is only made if it is needed later.
     #[inline(always)]
     fn decide_by_look(
         &self,
-        index: usize,
+        terms: &mut AskTerms,
         answer: Option<ShortAnswer>,
-        key: impl FnOnce() -> Key,
-        request: RequestView<'_>,
+        key: impl FnOnce() -> LookedKey,
+        request: &RequestView<'_>,
         is_traced: bool,
         place: &mut Place,
     ) -> Begun {
         let made = &self.made;
         let Some(answer) = answer else {
-            return self.decide_by_key(index, Extraction::found(key()), request, place);
+            return self.decide_by_key(terms, Extraction::found(Key::from(key())), request, place);
         };
         if !answer.status().passed() {
-            return self.refuse_by_look(index, answer);
+            return self.refuse_by_look(terms, answer);
         }
         if !made.marks && !is_traced {
             return Reached::Admitted(Admitted::unmarked());
         }
-        let numbers = Numbers::new(made, index, key(), answer);
-        Reached::Admitted(match made.keeps_spends || is_traced {
+        let numbers = Numbers::new(made, terms.take(), key(), answer);
+        Reached::Admitted(match made.keeps_meters || is_traced {
             false => Admitted::with_numbers(numbers),
             true => numbers.into_marked().into(),
         })
     }
 
     #[cold]
-    fn refuse_by_look(&self, limit: usize, answer: ShortAnswer) -> Begun {
-        let decided = self.made.label_of(limit, answer.into());
-        Reached::Refused(self.refuse(Some(limit), Stop::Decided(decided)))
+    fn refuse_by_look(&self, terms: &AskTerms, answer: ShortAnswer) -> Begun {
+        let decided = Decided::new(answer.into(), policies([terms.limiter(self.plan())]));
+        Reached::Refused(self.refuse(Some(terms.limit), Stop::Decided(decided)))
     }
 
-    /// Decides by the limit at this index, the only one that applies, with the answer of its extractor.
+    /// Decides by these terms of the only limit that applies, with the answer of its extractor.
     #[cold]
     fn decide_by_key(
         &self,
-        index: usize,
+        terms: &mut AskTerms,
         extraction: Extraction,
-        request: RequestView<'_>,
+        request: &RequestView<'_>,
         place: &mut Place,
     ) -> Begun {
-        let plan = self.plan();
-        let next = match plan.limits[index].terms(index, &request) {
-            Ok(terms) => keyed(plan, terms, extraction.now()),
-            Err(next) => next,
-        };
-        start_at_limit(self, Walk::over(), next, request, place)
+        let next = keyed(self.plan(), terms.take(), || extraction);
+        start_at_limit(self, Walk::over(), next, *request, place)
     }
 }

@@ -18,9 +18,8 @@ use crate::guard::service::Queue;
 use crate::key::RequestView;
 use crate::limits::Limit;
 use crate::limits::door::DoorVerdict;
-use crate::limits::finding::{LimitFinding, RequestAsk, WhyNot};
 use crate::limits::plan::What;
-use crate::limits::walk::{Walk, WalkStep};
+use crate::limits::walk::{LimitFinding, RequestAsk, Walk, WalkStep, WhyNot};
 use crate::respond::refusal::RefusalReason;
 use crate::respond::stop::Stop;
 

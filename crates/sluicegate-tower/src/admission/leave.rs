@@ -51,7 +51,7 @@ impl Marked {
 
     // Cold, like others here, so that the code for most responses is short and stays together.
     #[cold]
-    fn give_back_all(&mut self) {
+    pub(super) fn give_back_all(&mut self) {
         self.give_back(|_| true);
     }
 
@@ -104,7 +104,7 @@ impl Marked {
     }
 
     /// Writes the state of the client's quotas into the response.
-    fn mark<B>(mut self: Box<Self>, response: &mut Response<B>) {
+    pub(super) fn mark<B>(mut self: Box<Self>, response: &mut Response<B>) {
         let Some(decided) = &mut self.decided else { return };
         if let Some(meter) = &self.meter {
             restate(decided, meter.now());
@@ -175,7 +175,7 @@ impl BuiltLimits {
 }
 
 /// Lends the head of a response.
-fn with_head<B, T>(response: &mut Response<B>, read: impl FnOnce(&Parts) -> T) -> T {
+pub(super) fn with_head<B, T>(response: &mut Response<B>, read: impl FnOnce(&Parts) -> T) -> T {
     let mut head = Response::new(()).into_parts().0;
     (head.status, head.version) = (response.status(), response.version());
     head.headers = mem::take(response.headers_mut());

@@ -9,7 +9,7 @@ use crate::admission::asks::RequestAsks;
 use crate::admission::body_holds::BodyHolds;
 use crate::admission::meter::Meter;
 use crate::admission::set::BuiltLimits;
-use crate::admission::trial::Trial;
+use crate::admission::shadow::Trial;
 use crate::respond::decided::{Announced, Decided};
 use crate::trace::{RequestTrace, TraceFields};
 

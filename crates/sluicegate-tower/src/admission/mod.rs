@@ -4,14 +4,14 @@
 //! |---|---|
 //! | `set`, `builder`, `check` | before any request: limits with their settings, checked |
 //! | `handle` | the current limits, which are swapped as a whole |
-//! | `begin` | decides by one look at a key, if a simple limit is the only one that applies |
+//! | `begin` | decides by one look at a key, if only one limit applies |
 //! | `way` | decides by any other limits: what a request asks, and the stages in which it may wait |
 //! | `asks`, `together` | the limiters that a request asks, and their policies |
 //! | `admitted`, `refused` | the two ends |
 //! | `marks`, `body_holds`, `leave`, `restate` | the admitted request and its response |
 //! | `meter` | costs that are known while a request is served |
 //! | `report` | events for the store, and lines in the log |
-//! | `shadow`, `trial` | policies in shadow |
+//! | `shadow` | policies in shadow |
 //! | `explain`, `foreseen`, `explanation` | the expected decision, without spending |
 //! | `met` | the asks of a request, for callers that decide themselves |
 //!
@@ -33,7 +33,6 @@ pub(crate) mod decide;
 mod explain;
 pub(crate) mod explanation;
 mod foreseen;
-mod further_in;
 pub(crate) mod handle;
 mod leave;
 pub(crate) mod marks;
@@ -45,5 +44,4 @@ pub(crate) mod restate;
 pub(crate) mod set;
 pub(crate) mod shadow;
 mod together;
-pub(crate) mod trial;
 pub(crate) mod way;

@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::{Arc, Once};
 
 use http::StatusCode;
-use sluicegate_core::limiter::policies;
+use sluicegate_core::Policy;
 use sluicegate_core::support::Seldom;
-use sluicegate_core::{Decision, Policy};
 
 use crate::admission::check;
 use crate::admission::shadow::{ShadowCount, Shadows};
@@ -18,7 +17,6 @@ use crate::limits::IntoLimit;
 use crate::limits::door::FrontDoor;
 use crate::limits::group::Group;
 use crate::limits::plan::LimitPlan;
-use crate::respond::decided::Decided;
 use crate::respond::headers::HeaderFields;
 use crate::respond::headers::style::Style;
 use crate::respond::stop::Spread;
@@ -81,10 +79,8 @@ pub(crate) struct BuiltLimits {
     pub(crate) holds_requests: bool,
     /// Whether requests need marks until their responses.
     pub(super) marks: bool,
-    /// Whether these marks may give units back or change them, and not only show them.
-    pub(super) keeps_spends: bool,
-    /// Whether a request has nothing to ask but one simple limit.
-    pub(super) is_one_simple: bool,
+    /// Whether one limit on requests decides about every request, and nothing else.
+    pub(super) is_one: bool,
     pub(super) known: PolicyCache,
     pub(super) mistake: Seldom,
     /// Guards the warning that another layer counts with the same policy.
@@ -163,8 +159,7 @@ impl Limits {
         let made = BuiltLimits {
             refunds,
             keeps_meters,
-            keeps_spends: refunds || keeps_meters,
-            is_one_simple: settings.door.is_none() && plan.is_one_simple(),
+            is_one: settings.door.is_none() && plan.is_one(),
             reads_bodies: holds_responses || settles.any(|settle| settle.reads_body()),
             holds_requests,
             marks: refunds || holds_requests || holds_responses || settings.mark_responses(),
@@ -235,19 +230,6 @@ impl Limits {
 
     pub(super) fn shadows(&self) -> &Shadows {
         &self.carried.shadows
-    }
-}
-
-impl BuiltLimits {
-    /// The current policy of the limit at this index, which has only one.
-    #[inline]
-    pub(super) fn policies_of(&self, limit: usize) -> Arc<[Arc<Policy>]> {
-        policies(self.plan.limits[limit].source.known())
-    }
-
-    /// The decision with that policy.
-    pub(super) fn label_of(&self, limit: usize, decision: Decision) -> Decided {
-        Decided::new(decision, self.policies_of(limit))
     }
 }
 

@@ -1,11 +1,10 @@
-//! Limits that are chosen together: [`Group`].
+//! Limits that are chosen together ([`Group`]), and the types that convert into one limit or into several.
 
 use std::fmt;
 
 use sluicegate_core::RateLimiter;
 
 use crate::key::RequestView;
-use crate::limits::into_group::IntoGroup;
 use crate::limits::limit::Limit;
 use crate::limits::predicate::Predicate;
 use crate::limits::select::Select;
@@ -144,14 +143,7 @@ impl From<RateLimiter> for Group {
     }
 }
 
-impl fmt::Debug for Group {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Group")
-            .field("choose", &self.choose)
-            .field("members", &self.members)
-            .finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(Group { choose, members });
 
 impl fmt::Debug for MemberChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,5 +151,49 @@ impl fmt::Debug for MemberChoice {
             Self::Conditions(choose) => choose.fmt(f),
             Self::Function(_) => f.write_str("Select"),
         }
+    }
+}
+
+/// A [`RateLimiter`](sluicegate_core::RateLimiter), which counts peer addresses, a [`Limit`](crate::Limit), which has a key of its
+/// own, or a [`Group`] of limits.
+///
+/// Every type that is `Into<Group>` implements it. It exists for a better message of the compiler.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no limit",
+    label = "not a `RateLimiter`, a `Limit` or a `Group`",
+    note = "a policy is a limit when it is on a store: `Policy::gcra(\"api\", \"5/min\").on(&store)?`",
+    note = "mind the `?`: `on` returns a `Result`, since the quota may be unreadable or the name taken"
+)]
+pub trait IntoGroup {
+    /// The limit, as a group of its own.
+    fn into_group(self) -> Group;
+}
+
+#[diagnostic::do_not_recommend]
+impl<L: Into<Group>> IntoGroup for L {
+    fn into_group(self) -> Group {
+        self.into()
+    }
+}
+
+/// A [`RateLimiter`](sluicegate_core::RateLimiter), which counts peer addresses, or a [`Limit`], which has a key of its own.
+///
+/// Every type that is `Into<Limit>` implements it. It exists for a better message of the compiler.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no limit",
+    label = "not a `RateLimiter` or a `Limit`",
+    note = "a policy is a limit when it is on a store: `Policy::gcra(\"api\", \"5/min\").on(&store)?`",
+    note = "mind the `?`: `on` returns a `Result`, since the quota may be unreadable or the name taken",
+    note = "a `Group` may hold limits that cannot be decided together: give it to `builder`, whose `build` says so"
+)]
+pub trait IntoLimit {
+    /// The limit.
+    fn into_limit(self) -> Limit;
+}
+
+#[diagnostic::do_not_recommend]
+impl<L: Into<Limit>> IntoLimit for L {
+    fn into_limit(self) -> Limit {
+        self.into()
     }
 }

@@ -40,25 +40,20 @@
 
 mod cached;
 pub(crate) mod door;
-pub(crate) mod finding;
 pub(crate) mod group;
-mod into_group;
 pub(crate) mod limit;
-pub(crate) mod lookup;
 mod of_request;
 #[doc(hidden)]
 pub mod path;
-pub(crate) mod pick;
 pub(crate) mod plan;
 pub(crate) mod predicate;
-mod quotas;
+pub(crate) mod quotas;
 pub(crate) mod select;
 pub(crate) mod source;
 pub(crate) mod tiers;
 pub(crate) mod walk;
 
-pub use self::group::{Choose, Group};
-pub use self::into_group::{IntoGroup, IntoLimit};
+pub use self::group::{Choose, Group, IntoGroup, IntoLimit};
 pub use self::limit::Limit;
 pub use self::path::{PathReading, path_in, path_not_in};
 pub use self::predicate::{method_in, preflight};

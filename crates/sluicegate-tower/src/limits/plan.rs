@@ -59,9 +59,9 @@ impl LimitPlan {
         Self { limits: limits.into(), steps: steps.into() }
     }
 
-    /// Whether it is one simple limit that applies to every request.
-    pub(crate) fn is_one_simple(&self) -> bool {
-        matches!(&*self.limits, [only] if self.steps.len() == 1 && only.is_unconditional() && only.is_simple())
+    /// Whether it is one limit on requests that applies to every request.
+    pub(crate) fn is_one(&self) -> bool {
+        matches!(&*self.limits, [only] if self.steps.len() == 1 && only.is_unconditional() && only.bandwidth.is_none())
     }
 }
 

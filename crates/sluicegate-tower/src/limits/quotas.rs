@@ -1,10 +1,8 @@
-//! Quotas that requests bring for their keys: [`ChosenQuotas`].
+//! Quotas that requests bring for their keys ([`ChosenQuotas`]), and the limiter found for a request ([`Pick`]).
 
 use http::StatusCode;
 use sluicegate_core::policy::Quotas;
 use sluicegate_core::{ConfigError, Quota, RateLimiter};
-
-use crate::limits::pick::{Pick, Which};
 
 /// The choice of [`Limit::quota_by`](crate::Limit::quota_by) for a request.
 ///
@@ -57,6 +55,25 @@ impl<C: Into<Self>> From<Result<C, ConfigError>> for ChosenQuotas {
     fn from(chosen: Result<C, ConfigError>) -> Self {
         chosen.map_or_else(Self::Mistake, Into::into)
     }
+}
+
+/// The limiter that a limit asks.
+#[derive(Clone, Debug)]
+pub(crate) enum Which {
+    /// The known limiter at this index.
+    Known(usize),
+    /// A limiter with quotas of the request's key.
+    Chosen(RateLimiter),
+}
+
+/// The limiter found for a request.
+pub(crate) enum Pick {
+    Limiter(Which),
+    Unlimited,
+    /// Requests without a tier are refused with this status.
+    Refused(StatusCode),
+    /// The quotas of the request cannot be kept.
+    Mistake(ConfigError),
 }
 
 /// The picked limiter with these quotas for the key.

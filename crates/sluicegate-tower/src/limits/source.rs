@@ -1,14 +1,12 @@
 //! Finds the limiter that a limit asks for a request: its only one, or that of a tier, under the quotas that the request brings.
 
 use sluicegate_core::{ConfigError, Policy, RateLimiter, Store};
-use std::fmt;
 use std::slice;
 use std::sync::Arc;
 
 use crate::key::RequestView;
 use crate::limits::of_request::{OfRequest, PendingValue};
-use crate::limits::pick::{Pick, Which};
-use crate::limits::quotas::{ChosenQuotas, with_quotas};
+use crate::limits::quotas::{ChosenQuotas, Pick, Which, with_quotas};
 use crate::limits::tiers::Tiers;
 
 /// The limiters of a limit, one of which decides on a request.
@@ -131,8 +129,4 @@ impl LimiterSource {
     }
 }
 
-impl fmt::Debug for LimiterSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.known().fmt(f)
-    }
-}
+sluicegate_core::debug_as!(LimiterSource, source => source.known());

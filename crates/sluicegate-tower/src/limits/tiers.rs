@@ -8,7 +8,7 @@ use sluicegate_core::policy::Quotas;
 use sluicegate_core::{ConfigError, Quota, RateLimiter};
 
 use crate::key::text::config_error;
-use crate::limits::pick::{Pick, Which};
+use crate::limits::quotas::{Pick, Which};
 
 /// Named sizes of one limit, such as the plans of a service: each tier has quotas, or is unlimited.
 ///
@@ -241,8 +241,4 @@ fn listed(tiers: &[(String, Option<usize>)]) -> String {
     tiers.iter().map(|(name, _)| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
 
-impl fmt::Debug for TiersBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TiersBuilder").field("tiers", &self.tiers).finish_non_exhaustive()
-    }
-}
+sluicegate_core::debug_as!(TiersBuilder { tiers });

@@ -1,17 +1,17 @@
 //! The builder of a [`RateLimitLayer`].
 
-use std::fmt;
-use std::future::Future;
-
+#[cfg(doc)]
+use crate::respond::refusal::IntoRefusalResponse;
 #[cfg(doc)]
 use http::Response;
+use std::future::Future;
+
 use sluicegate_core::ConfigError;
+use tower_layer::Layer;
 
 use crate::limits::{IntoGroup, LimitsBuilder, LimitsHandle};
 use crate::rate_limit::layer::RateLimitLayer;
 use crate::respond::problem::ProblemJson;
-#[cfg(doc)]
-use crate::respond::refusal::IntoRefusalResponse;
 use crate::respond::refusal::Refusal;
 use crate::respond::stop::RespondLater;
 
@@ -116,8 +116,25 @@ impl<R> LimitsBuilder<Responding<R>> {
     }
 }
 
-impl<R> fmt::Debug for Responding<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Responding")
+sluicegate_core::debug_as!(Responding<R> {});
+
+/// No type implements it: a builder is not a layer yet.
+#[diagnostic::on_unimplemented(
+    message = "the builder of a `RateLimitLayer` is no layer yet",
+    label = "`build` is missing",
+    note = "write `RateLimitLayer::builder(..).build()?`, with the `?`: the limits may not go together"
+)]
+#[expect(unnameable_types, reason = "nobody shall implement it")]
+pub trait LayerOfBuilder<S> {}
+
+#[doc(hidden)]
+impl<R, S> Layer<S> for LimitsBuilder<R>
+where
+    Self: LayerOfBuilder<S>,
+{
+    type Service = S;
+
+    fn layer(&self, inner: S) -> S {
+        inner
     }
 }

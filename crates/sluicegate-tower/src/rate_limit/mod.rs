@@ -79,7 +79,6 @@
 mod builder;
 mod gate;
 mod layer;
-mod not_built;
 mod within;
 
 pub use self::builder::{RateLimitLayerBuilder, Responding};

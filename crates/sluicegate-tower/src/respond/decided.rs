@@ -6,7 +6,6 @@
 use std::cmp::Reverse;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::Extensions;
 use sluicegate_core::policy::PolicyQuota;
@@ -150,11 +149,6 @@ impl<'a> Shown<'a> {
         let is_refused = self.decided.outcome() != Outcome::Allowed;
         let refused = self.quotas().filter(move |(status, _)| is_refused && !status.passed());
         refused.map(|(_, quota)| quota.label())
-    }
-
-    /// The moment `after` the moment of the numbers, as time since the epoch of the store's clock.
-    pub(crate) fn at(self, after: Duration) -> Duration {
-        self.decided.stands_at().saturating_add(after)
     }
 }
 

@@ -1,7 +1,7 @@
 //! One key under a policy of one quota: the fastest path, which the limiter keeps.
 //!
-//! It skips questions that were answered when the policy was opened: that there is one bucket, and that the policy spends at once
-//! or not at all. If one look at the state is not enough, the other ways decide, before any state has changed. A refusal that counts
+//! It skips questions that were answered when the policy was opened: that there is one bucket, and what a refusal
+//! does. If one look at the state is not enough, the other ways decide, before any state has changed. A refusal that counts
 //! towards a suspension is counted here, unless it may be the one that suspends the key.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::memory::logs::Logs;
 use crate::memory::slot::{KeyRule, SlotWords};
 use crate::memory::table::{FullTable, Locked, Table};
 use crate::policy::PolicyMode;
-use crate::store::{PreparedPolicy, ShortWay};
+use crate::store::{Mode, PreparedPolicy, ShortWay};
 
 /// The one bucket of a policy.
 pub(in crate::memory) struct OnlyBucket {
@@ -32,8 +32,8 @@ pub(in crate::memory) struct OnlyBucket {
     suspensions: Box<[Arc<Buckets>]>,
     /// The bucket that counts refusals towards a suspension, if they count.
     strikes: Option<Arc<Buckets>>,
-    /// Whether a refusal spends, and the other ways have to decide.
-    counts_rejected: bool,
+    /// Whether a refusal spends or waits for a turn, and the other ways have to decide.
+    outlasts_refusal: bool,
 }
 
 impl OnlyBucket {
@@ -52,15 +52,17 @@ impl OnlyBucket {
         let suspensions: Box<[_]> = suspensions.map(buckets_of).collect::<Option<_>>()?;
         let counted = policy.suspension().filter(|_| policy.policy().mode() == PolicyMode::Enforce);
         let strikes = counted.and_then(|of| of.strikes.as_ref()).map(|[strikes, _]| buckets_of(strikes));
-        let (strikes, counts_rejected) = (strikes.flatten(), policy.policy().counts_rejected());
-        Some(Self { context, bucket, rule, plan, buckets, suspensions, strikes, counts_rejected })
+        let strikes = strikes.flatten();
+        let outlasts_refusal = policy.policy().counts_rejected() || policy.spends() != Mode::Spend;
+        Some(Self { context, bucket, rule, plan, buckets, suspensions, strikes, outlasts_refusal })
     }
 
     /// Whether the key may be refused here: a refusal neither spends nor counts, or has been counted towards a suspension. If it may be the
     /// one that suspends the key, or if the key was ever suspended, the other ways decide.
     #[inline]
     fn refuses(&self, key: HashedKey, now_us: u64) -> bool {
-        !self.counts_rejected && self.strikes.as_ref().is_none_or(|strikes| self.strike(strikes, key, now_us))
+        !self.outlasts_refusal
+            && self.strikes.as_ref().is_none_or(|strikes| self.strike(strikes, key, now_us))
     }
 
     #[inline(never)]

@@ -98,7 +98,12 @@ fn the_short_way_of_a_limiter_decides_as_the_general_one_does() {
     for seed in 0..60 {
         let (mut random, clock) = (Random::new(seed), ManualClock::new());
         clock.set(Duration::from_secs(1_800_000_000));
-        let policy = policy(0, &mut random);
+        let policy = builder(0, &mut random);
+        let waits = if random.below(2) == 0 { Some(Duration::from_secs(random.below(60))) } else { None };
+        let policy = waits
+            .map_or_else(|| policy.clone(), |longest| policy.clone().wait_up_to(longest))
+            .build()
+            .unwrap();
         let [store, other] =
             [(); 2].map(|()| MemoryStore::builder().table_size(64).clock(clock.clone()).build().unwrap());
         let limiter = RateLimiter::new(store, policy.clone()).unwrap();
@@ -110,7 +115,7 @@ fn the_short_way_of_a_limiter_decides_as_the_general_one_does() {
             let (mode, short) = match random.below(8) {
                 0 => (Mode::Reserve { longest }, limiter.check(&key).cost(cost).reserve(longest).start()),
                 1 => (Mode::Charge, limiter.charge(&key, cost).start()),
-                _ => (Mode::Spend, limiter.check(&key).cost(cost).start()),
+                _ => (opened.spends(), limiter.check(&key).cost(cost).start()),
             };
             let short = short.now().unwrap().unwrap();
             let general = other.0.decide_all(&[Ask::new(&opened, key.as_ref(), cost, mode)]).unwrap();

@@ -12,7 +12,7 @@ use sluicegate_core::{Key, Policy, RateLimiter};
 use smallvec::{SmallVec, smallvec};
 
 use crate::admission::restate::Now;
-use crate::admission::trial::Trial;
+use crate::admission::shadow::Trial;
 
 /// The spend of a request on one limiter.
 pub(super) struct MeterAccount {

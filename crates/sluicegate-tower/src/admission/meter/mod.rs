@@ -17,7 +17,7 @@ use self::calls::MeterCall;
 pub use self::standing::Standing;
 use crate::admission::asks::RequestAsks;
 use crate::admission::restate::Now;
-use crate::admission::trial::Trial;
+use crate::admission::shadow::Trial;
 use crate::limits::plan::LimitPlan;
 use crate::respond::decided::Decided;
 

@@ -1,6 +1,6 @@
 //! The client's address behind named proxies: [`ClientIp`], and the faults of what they forwarded.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -228,7 +228,7 @@ impl ClientIp {
 
     #[inline]
     pub(super) fn find(&self, request: RequestView<'_>) -> WalkEnd {
-        let peer = peer(request);
+        let peer = peer(request.extensions).map(SocketAddr::ip);
         if self.proxies.trust(peer) {
             return self.read(peer, request);
         }

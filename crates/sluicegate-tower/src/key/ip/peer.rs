@@ -1,8 +1,10 @@
 //! The other end of the connection: [`PeerAddr`] and [`PeerIp`], and one warning if the peer is probably a proxy.
 
 use std::net::{IpAddr, SocketAddr};
+use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use http::Extensions;
 use http::header::{FORWARDED, HeaderMap, HeaderName};
 use sluicegate_core::ConfigError;
 
@@ -56,15 +58,20 @@ impl PeerIp {
 
     /// The peer's address in canonical form, whole, if it is known.
     pub fn address<'a>(&self, request: impl Into<RequestView<'a>>) -> Option<IpAddr> {
-        peer(request.into()).map(|ip| self.grouping.address(ip))
+        let request: RequestView<'_> = request.into();
+        peer(request.extensions).map(|peer| self.grouping.address(peer.ip()))
     }
 
     /// The address that stands for the peer's bucket.
-    #[inline]
-    pub(crate) fn bucket(&self, request: RequestView<'_>) -> Option<IpAddr> {
-        let ip = peer(request)?;
+    // Not inlined, and IPv4 first: otherwise each question about an address takes its bytes apart and puts them together again.
+    #[inline(never)]
+    pub(crate) fn bucket(&self, request: &RequestView<'_>) -> Option<IpAddr> {
+        let peer = peer(request.extensions)?;
         at_a_peer(request.headers);
-        Some(self.grouping.bucket(ip))
+        Some(match peer {
+            SocketAddr::V4(v4) => IpAddr::V4(*v4.ip()),
+            SocketAddr::V6(v6) => self.grouping.bucket(IpAddr::V6(*v6.ip())),
+        })
     }
 }
 
@@ -77,7 +84,7 @@ impl Default for PeerIp {
 impl KeyExtractor for PeerIp {
     #[inline]
     fn extract(&self, request: RequestView<'_>) -> Extraction {
-        match self.bucket(request) {
+        match self.bucket(&request) {
             Some(address) => Extraction::found(address),
             None => no_peer(request).into(),
         }
@@ -112,28 +119,29 @@ const NO_PEER: &str = "no peer address: serve with into_make_service_with_connec
 
 /// The peer's address, if the server passes it on; an unspecified address counts as unknown.
 #[inline]
-pub(super) fn peer(request: RequestView<'_>) -> Option<IpAddr> {
-    fn known(address: &SocketAddr) -> Option<IpAddr> {
-        Some(address.ip()).filter(|ip| !ip.to_canonical().is_unspecified())
+pub(super) fn peer(extensions: &Extensions) -> Option<&SocketAddr> {
+    fn known(address: &SocketAddr) -> Option<&SocketAddr> {
+        Some(address).filter(|address| !address.ip().to_canonical().is_unspecified())
     }
-    if let Some(PeerAddr(address)) = request.extensions.get() {
+    if let Some(PeerAddr(address)) = extensions.get() {
         return known(address);
     }
     #[cfg(feature = "axum")]
-    if let Some(axum::extract::ConnectInfo(address)) = request.extensions.get() {
+    if let Some(axum::extract::ConnectInfo(address)) = extensions.get() {
         return known(address);
     }
     #[cfg(feature = "axum")]
-    if let Some(axum::extract::connect_info::MockConnectInfo::<SocketAddr>(address)) =
-        request.extensions.get()
-    {
+    if let Some(axum::extract::connect_info::MockConnectInfo::<SocketAddr>(address)) = extensions.get() {
         // Tests may use any peer address; axum's own example uses 0.0.0.0.
-        return Some(address.ip());
+        return Some(address);
     }
-    request.extensions.get().and_then(known)
+    extensions.get().and_then(known)
 }
 
 pub(super) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The fields of proxies.
+static FIELDS: [HeaderName; 2] = [X_FORWARDED_FOR, FORWARDED];
 
 /// The number of requests that are checked. A proxy in front shows in the first request; checking every request would
 /// only cost time.
@@ -155,14 +163,14 @@ impl Default for Looks {
 impl Looks {
     /// Whether one of these headers has arrived for the first time.
     #[inline]
-    fn find(&self, headers: &HeaderMap, names: &[&HeaderName]) -> bool {
+    fn find(&self, headers: &HeaderMap, names: &[HeaderName]) -> bool {
         // Relaxed, here and below: it is a count that guards no other data.
         self.0.load(Ordering::Relaxed) > 0 && self.look(headers, names)
     }
 
     #[cold]
-    fn look(&self, headers: &HeaderMap, names: &[&HeaderName]) -> bool {
-        if names.iter().any(|name| headers.contains_key(*name)) {
+    fn look(&self, headers: &HeaderMap, names: &[HeaderName]) -> bool {
+        if names.iter().any(|name| headers.contains_key(name)) {
             return self.0.swap(0, Ordering::Relaxed) > 0;
         }
         let one_less = |looks: u32| looks.checked_sub(1);
@@ -173,7 +181,7 @@ impl Looks {
     /// Warns if a peer that is not a named proxy sends the proxies' header.
     #[inline]
     pub(super) fn at_a_stranger(&self, headers: &HeaderMap, header: &HeaderName) {
-        if self.find(headers, &[header]) {
+        if self.find(headers, slice::from_ref(header)) {
             tracing::warn!(
                 header = header.as_str(),
                 "a peer that is none of the named proxies sends a forwarded address, which is not read: if it is a \
@@ -186,7 +194,7 @@ impl Looks {
 /// Warns if a request that counts for its peer has a forwarded address.
 #[inline]
 pub(super) fn at_a_peer(headers: &HeaderMap) {
-    if AT_PEERS.find(headers, &[&X_FORWARDED_FOR, &FORWARDED]) {
+    if AT_PEERS.find(headers, &FIELDS) {
         tracing::warn!(
             "requests have a forwarded address, and PeerIp counts their peer: if it is a proxy, all its clients share one \
              bucket, so use ClientIp::behind with its network; this is said once"

@@ -4,23 +4,15 @@ use sluicegate_core::{Policy, RateLimiter};
 
 use crate::guard::gate::Lookup;
 use crate::key::RequestView;
-use crate::limits::finding::{AskTerms, LimitFinding, WhyNot};
 use crate::limits::limit::Limit;
-use crate::limits::lookup::PendingLookup;
-use crate::limits::pick::{Pick, Which};
-use crate::limits::walk::WalkStep;
+use crate::limits::quotas::{Pick, Which};
+use crate::limits::walk::{AskTerms, LimitFinding, PendingLookup, WalkStep, WhyNot};
 use crate::respond::stop::Stop;
 
 impl Limit {
     /// Whether a response may change the spend of its request.
     pub(crate) fn gives_back(&self) -> bool {
         self.bandwidth.is_none() && (self.refund_if.is_some() || self.settle.is_some())
-    }
-
-    /// Whether it has one limiter, a fixed cost, and nothing else to find out for a request than its key.
-    #[inline]
-    pub(crate) fn is_simple(&self) -> bool {
-        !self.source.chooses() && self.cost_of.is_none() && self.bandwidth.is_none()
     }
 
     /// Whether all conditions hold for this request.
@@ -33,8 +25,10 @@ impl Limit {
         self.only_if.is_empty()
     }
 
-    /// The terms of this limit, whose conditions hold and which is at this index, if everything except the key is known; otherwise the
-    /// step of the walk.
+    /// The terms of this limit, whose conditions hold and which is at this index.
+    ///
+    /// # Errors
+    /// The step of the walk, if it asks nothing, or its limiter has to be waited for.
     #[inline]
     pub(crate) fn terms(&self, index: usize, request: &RequestView<'_>) -> Result<AskTerms, WalkStep> {
         let cost = self.cost_of.as_ref().map_or(self.cost, |cost_of| cost_of(*request));
@@ -42,7 +36,7 @@ impl Limit {
             return Err(WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Free)));
         }
         if !self.source.chooses() {
-            return self.terms_of(index, Which::Known(0), cost);
+            return Ok(AskTerms { limit: index, which: Which::Known(0), cost });
         }
         self.choose_limiter(index, cost, *request)
     }
@@ -70,21 +64,12 @@ impl Limit {
     /// Continues with the result of a choice.
     pub(crate) fn picked(&self, index: usize, pick: Pick, cost: u64) -> Result<AskTerms, WalkStep> {
         let finding = match pick {
-            Pick::Limiter(which) => return self.terms_of(index, which, cost),
+            Pick::Limiter(which) => return Ok(AskTerms { limit: index, which, cost }),
             Pick::Unlimited => LimitFinding::Nothing(WhyNot::Unlimited),
             Pick::Refused(status) => LimitFinding::refusing(self.mode(None), Stop::unknown_tier(status)),
             Pick::Mistake(error) => LimitFinding::refusing(self.mode(None), Stop::Mistake(error)),
         };
         Err(WalkStep::Found(index, finding))
-    }
-
-    /// Continues with the limiter.
-    #[inline]
-    fn terms_of(&self, index: usize, which: Which, cost: u64) -> Result<AskTerms, WalkStep> {
-        match self.mode(Some(&which)) {
-            PolicyMode::Off => Err(WalkStep::Found(index, LimitFinding::Nothing(WhyNot::Off))),
-            mode => Ok(AskTerms { limit: index, mode, which, cost }),
-        }
     }
 
     /// The mode of this limiter's policy; if the limiter is unknown, the strictest mode of the limit's policies.

@@ -12,20 +12,30 @@ use smallvec::SmallVec;
 use crate::respond::decided::{MOST, ShownQuota, ceil_seconds};
 
 /// A list of quotas, each a name and numbers. Built on the stack and copied when it is complete: one allocation.
-#[derive(Default)]
-pub(super) struct FieldLine(SmallVec<[u8; 128]>);
+pub(super) struct FieldLine {
+    short: [u8; 128],
+    length: usize,
+    /// The whole text, once it does not fit into the array.
+    long: Vec<u8>,
+}
+
+impl Default for FieldLine {
+    fn default() -> Self {
+        Self { short: [0; 128], length: 0, long: Vec::new() }
+    }
+}
 
 impl FieldLine {
     pub(super) fn name(&mut self, label: &str) {
         self.next_item();
-        self.0.push(b'"');
+        self.text("\"");
         self.text(label);
-        self.0.push(b'"');
+        self.text("\"");
     }
 
     /// Starts the next item.
     pub(super) fn next_item(&mut self) {
-        if !self.0.is_empty() {
+        if self.length > 0 {
             self.text(", ");
         }
     }
@@ -36,13 +46,28 @@ impl FieldLine {
         self.text(itoa::Buffer::new().format(number.min(MOST)));
     }
 
+    #[inline]
     pub(super) fn text(&mut self, text: &str) {
-        self.0.extend_from_slice(text.as_bytes());
+        let begin = self.length;
+        self.length += text.len();
+        match self.short.get_mut(begin..self.length) {
+            Some(place) => place.copy_from_slice(text.as_bytes()),
+            None => self.write_long(begin, text),
+        }
+    }
+
+    #[cold]
+    fn write_long(&mut self, begin: usize, text: &str) {
+        if self.long.is_empty() {
+            self.long.extend_from_slice(&self.short[..begin]);
+        }
+        self.long.extend_from_slice(text.as_bytes());
     }
 
     /// The line as a value, which our digits, policy names and punctuation always are; `None` if the line is empty.
     pub(super) fn value(self) -> Option<HeaderValue> {
-        if self.0.is_empty() { None } else { HeaderValue::from_bytes(&self.0).ok() }
+        let text = self.short.get(..self.length).unwrap_or(&self.long);
+        if text.is_empty() { None } else { HeaderValue::from_bytes(text).ok() }
     }
 }
 

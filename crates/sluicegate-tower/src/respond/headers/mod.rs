@@ -26,7 +26,7 @@ use crate::key::text::unreadable;
 #[cfg(feature = "in-flight")]
 pub(crate) use crate::respond::headers::in_flight::{expose_all, say_in_flight};
 pub use crate::respond::headers::style::LegacyReset;
-use crate::respond::headers::style::{BodyForm, Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET};
+use crate::respond::headers::style::{BodyForm, Form, LISTS, NUMBERS};
 
 /// The header fields of responses. Every refusal has `Retry-After` if a wait helps, whatever the choice.
 ///
@@ -125,8 +125,7 @@ impl HeaderFields {
     /// The names of the fields of all forms.
     pub(crate) fn names() -> Vec<HeaderName> {
         let others = Self::ALL.iter().rev().flat_map(|fields| fields.form().names);
-        let lists = [RATELIMIT_POLICY, RATELIMIT, RETRY_AFTER];
-        [LIMIT, REMAINING, RESET].into_iter().chain(others.cloned()).chain(lists).collect()
+        NUMBERS.iter().chain(others).chain(&LISTS).chain([&RETRY_AFTER]).cloned().collect()
     }
 }
 

@@ -12,6 +12,10 @@ pub(crate) const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset"
 pub(crate) const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 pub(crate) const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
+/// The names of `X-RateLimit-*`, and of the lists.
+pub(super) static NUMBERS: [HeaderName; 3] = [LIMIT, REMAINING, RESET];
+pub(super) static LISTS: [HeaderName; 2] = [RATELIMIT_POLICY, RATELIMIT];
+
 /// The fields of a form, and a function for fields that no other form has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Form {
@@ -89,12 +93,19 @@ impl Style {
         Self { form, reset: LegacyReset::Delta, exposes: Vec::new(), tells_envoy: false, wait_also_in: None }
     }
 
-    /// The number of `X-RateLimit-Reset` for a time after the moment of the numbers.
-    pub(super) fn reset(&self, shown: Shown<'_>, after: Duration) -> u64 {
+    /// The number of `X-RateLimit-Reset` for a time after the moment of the numbers, which is given since the epoch of the store's clock.
+    pub(super) fn reset(&self, stands_at: Duration, after: Duration) -> u64 {
         match self.reset {
             LegacyReset::Delta => ceil_seconds(after),
-            LegacyReset::Epoch => ceil_seconds(shown.at(after)),
+            LegacyReset::Epoch => ceil_seconds(stands_at.saturating_add(after)),
         }
+    }
+
+    /// Whether the response to an admitted request has `X-RateLimit-*`, and no other field about limits.
+    #[inline]
+    pub(super) fn is_numbers_alone(&self) -> bool {
+        let Form { legacy, lists: [on_pass, _], own, .. } = &self.form;
+        *legacy && !on_pass && own.is_none() && self.exposes.is_empty()
     }
 
     /// Whether a refusal has `Retry-After`, `X-RateLimit-*`, the two lists, and no other field about limits.

@@ -2,6 +2,7 @@
 //!
 //! A map that gets its fields one by one hashes each name. The map here is a copy of one that has the names, and gets only values.
 
+use std::mem;
 use std::sync::LazyLock;
 
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
@@ -37,7 +38,8 @@ pub(crate) fn whole(
     let (policies, standings) = (policy_line()?, standings(shown, Some(wait))?);
     let mut headers = NAMED.as_ref()?.clone();
     let mut places = headers.values_mut();
-    let mut fill = |value| places.next().map(|place| *place = value);
+    // The empty texts are static: there is nothing to free.
+    let mut fill = |value| places.next().map(|place| mem::forget(mem::replace(place, value)));
     fill(content_type.clone())?;
     fill(NO_STORE)?;
     fill(number(wait))?;
@@ -45,6 +47,6 @@ pub(crate) fn whole(
     fill(standings)?;
     fill(number(status.capacity()))?;
     fill(number(status.remaining()))?;
-    fill(number(style.reset(shown, status.reset_after())))?;
+    fill(number(style.reset(shown.decided.stands_at(), status.reset_after())))?;
     Some(headers)
 }

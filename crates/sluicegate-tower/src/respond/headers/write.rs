@@ -6,14 +6,13 @@
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, Entry, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use sluicegate_core::store::QuotaStatus;
 
 use crate::respond::decided::{MOST, Shown};
 use crate::respond::headers::digits;
 use crate::respond::headers::ietf::{join_lists, write_lists};
 use crate::respond::headers::join::{TheirQuota, dictionary, expose, remove_tokens, units, whole_number};
-use crate::respond::headers::style::{
-    Already, Form, LIMIT, RATELIMIT, RATELIMIT_POLICY, REMAINING, RESET, Style,
-};
+use crate::respond::headers::style::{Already, Form, LIMIT, LISTS, NUMBERS, REMAINING, RESET, Style};
 
 const ENVOY: HeaderName = HeaderName::from_static("x-envoy-ratelimited");
 pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
@@ -38,9 +37,8 @@ pub(crate) fn write(
         headers.reserve(8);
     }
     let refused_for = refused_for.map(|seconds| tell_wait(headers, style, seconds));
-    let theirs_are_there = (legacy || lists)
-        && !matches!(already, Already::Replaced)
-        && has_any(headers, &[RATELIMIT_POLICY, RATELIMIT]);
+    let is_there = |names| (legacy || lists) && already != Already::Replaced && has_any(headers, names);
+    let (theirs_are_there, numbers_are_there) = (is_there(&LISTS), is_there(&NUMBERS));
     let nameless = if theirs_are_there { tighter_dictionary(headers, shown, already) } else { None };
     let theirs = if nameless.is_some() {
         nameless
@@ -52,20 +50,20 @@ pub(crate) fn write(
         None
     };
     if legacy && let Some(standing) = shown.status {
-        let reset = |after: Duration| style.reset(shown, after);
+        let stands_at = shown.decided.stands_at();
         let numbers = match theirs.filter(|theirs| theirs.remaining <= standing.remaining()) {
             Some(TheirQuota { limit, remaining, available_after }) => LegacyNumbers {
                 limit,
                 remaining,
-                reset: available_after.map(|after| reset(Duration::from_secs(after))),
+                reset: available_after.map(|after| style.reset(stands_at, Duration::from_secs(after))),
             },
-            None => LegacyNumbers {
-                limit: Some(standing.capacity()),
-                remaining: standing.remaining(),
-                reset: Some(reset(standing.reset_after())),
-            },
+            None => LegacyNumbers::of(standing, style, stands_at),
         };
-        numbers.write(headers, already);
+        if numbers_are_there || already == Already::Replaced {
+            numbers.join(headers, already);
+        } else {
+            numbers.add(headers);
+        }
     }
     if let Some(write_own) = own {
         write_own(headers, shown, refused_for, already);
@@ -73,6 +71,22 @@ pub(crate) fn write(
     if !style.exposes.is_empty() {
         expose(headers, style.exposes.iter().chain(&style.wait_also_in));
     }
+}
+
+/// Adds `X-RateLimit-*` to the response to an admitted request, if the layer has these fields alone and the response has no field about
+/// limits. Returns whether it has added them.
+#[inline]
+pub(crate) fn add_numbers(
+    headers: &mut HeaderMap,
+    style: &Style,
+    status: &QuotaStatus,
+    stands_at: Duration,
+) -> bool {
+    let adds = style.is_numbers_alone() && !has_any(headers, &NUMBERS) && !has_any(headers, &LISTS);
+    if adds {
+        LegacyNumbers::of(status, style, stands_at).add(headers);
+    }
+    adds
 }
 
 /// Their quota in the dictionary of draft 7, which cannot be joined with our list, if it leaves less than ours: it then stays.
@@ -90,8 +104,26 @@ struct LegacyNumbers {
 }
 
 impl LegacyNumbers {
+    #[inline]
+    fn of(status: &QuotaStatus, style: &Style, stands_at: Duration) -> Self {
+        let reset = Some(style.reset(stands_at, status.reset_after()));
+        Self { limit: Some(status.capacity()), remaining: status.remaining(), reset }
+    }
+
+    /// Adds the fields to a response that has none of them.
+    fn add(self, headers: &mut HeaderMap) {
+        if let Some(limit) = self.limit {
+            headers.append(LIMIT, number(limit));
+        }
+        headers.append(REMAINING, number(self.remaining));
+        if let Some(reset) = self.reset {
+            headers.append(RESET, number(reset));
+        }
+    }
+
     /// Writes the fields, unless the service's own fields leave less.
-    fn write(self, headers: &mut HeaderMap, already: Already) {
+    #[cold]
+    fn join(self, headers: &mut HeaderMap, already: Already) {
         let limit_before = set_number(headers, LIMIT, self.limit);
         if let Some(theirs) = set_number(headers, REMAINING, Some(self.remaining))
             && is_kept(theirs, (headers, limit_before), already, self.remaining)
@@ -102,8 +134,6 @@ impl LegacyNumbers {
     }
 }
 
-/// Not inlined, so that the second field reuses the code.
-#[inline(never)]
 fn set_number(headers: &mut HeaderMap, name: HeaderName, value: Option<u64>) -> Option<HeaderValue> {
     set(headers, name, value.map(number))
 }
@@ -196,7 +226,7 @@ pub(crate) fn repeat_wait(headers: &mut HeaderMap, style: &Style) {
 
 /// A refusal is for this moment and this client: no cache may keep it (RFC 6585, section 4).
 pub(crate) fn forbid_caching(headers: &mut HeaderMap) {
-    if !has_any(headers, &[CACHE_CONTROL]) {
+    if !headers.contains_key(CACHE_CONTROL) {
         headers.insert(CACHE_CONTROL, NO_STORE);
     }
 }

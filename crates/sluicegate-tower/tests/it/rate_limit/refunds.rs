@@ -2,11 +2,14 @@
 
 use std::convert::Infallible;
 use std::future::ready;
+use std::net::IpAddr;
+use std::time::Duration;
 
 use http::{Request, Response, StatusCode};
-use sluicegate_core::{Policy, RateLimiter};
+use sluicegate_core::{Key, Policy, Quota, RateLimiter};
 use sluicegate_tests::around;
 use sluicegate_tower::Limit;
+use sluicegate_tower::key::{HeaderKey, PeerAddr};
 use sluicegate_tower::rate_limit::Decided;
 use tower::{Layer, Service, service_fn};
 
@@ -110,5 +113,36 @@ async fn what_an_inner_layer_refuses_is_given_back_once() {
     for _ in 0..3 {
         send(&service, asking_for(200)).await;
         assert_eq!(answer(outer.peek("ada")).remaining(), 5);
+    }
+}
+
+/// One look decides such requests, and what it has kept gives the units back.
+#[tokio::test]
+async fn what_an_inner_layer_refuses_is_given_back_once_whatever_the_limit_has_chosen() {
+    type Choose = fn(Limit) -> Limit;
+    let plain = || Policy::gcra("outer", "10/min");
+    let by_key: Choose = |limit| limit.key(HeaderKey::new("x-key").unwrap());
+    let (ada, peer) = (Key::from("ada"), Key::from(IpAddr::from([192, 0, 2, 7])));
+    let chosen: Choose = |limit| limit.quota_by(|_| Some("10/h".parse::<Quota>())).cost_fn(|_| 2);
+    for (policy, key, quotas, choose) in [
+        (plain(), &ada, None, by_key),
+        (plain(), &peer, None, (|limit| limit) as Choose),
+        (plain(), &peer, Some("10/h"), chosen),
+        (plain().refunds(), &ada, None, by_key),
+        (plain().wait_up_to(Duration::from_secs(60)), &ada, None, by_key),
+    ] {
+        let (store, _) = store();
+        let outer = on(&store, policy);
+        let everything = choose(Limit::new(outer.clone())).refund_if(|_| true);
+        let outer = quotas.map_or_else(|| outer.clone(), |quotas| outer.with_quotas(quotas).unwrap());
+        let inner = layer(&store, "inner", "1/min").layer(echo());
+        let service = all_fields(everything).build().unwrap().layer(inner);
+        let _ = outer.charge(key, 5).await.unwrap();
+        for _ in 0..3 {
+            let mut request = asking_for(200);
+            request.extensions_mut().insert(PeerAddr(([192, 0, 2, 7], 80).into()));
+            send(&service, request).await;
+            assert_eq!(answer(outer.peek(key)).remaining(), 5);
+        }
     }
 }
