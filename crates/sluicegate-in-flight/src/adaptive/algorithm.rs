@@ -31,15 +31,18 @@ pub enum LimitAlgorithm {
     /// Latency against the latency without load, which comes from what passes anyway.
     ///
     /// - While no request lacks a permit, the number never falls, and has room for twice the requests that came at once. The unloaded latency
-    ///   follows the latency of such times, with their mean and their fastest tenth, in about ten seconds.
+    ///   follows the latency of such times, with their mean and their fastest tenth, in about ten seconds, but not up while requests accumulate.
     /// - With demand the number doubles at once, and again when answers show that latency is fine. Before the first answers it doubles each
     ///   quarter of a second.
     /// - When both the mean and the fastest tenth are too long, it falls to `limit * 120 % * unloaded / latency + sqrt(limit)`, by three
-    ///   quarters at most at a time. If latency does not follow the number, the service takes longer than it did: that becomes the unloaded
-    ///   latency, and the number comes back.
+    ///   quarters at most at a time.
     /// - If latency is too long because demand has doubled the number, it falls to half or less at once.
+    /// - If latency stays too long after the number has fallen, five thirds of it show, each five quarters of a second, whether latency follows.
+    ///   If not, the service takes longer than it did: that becomes the unloaded latency, and the number comes back.
     /// - Each ten seconds of overload in which requests are refused, three fifths of the number show for a moment whether the unloaded
     ///   latency is shorter.
+    /// - Both happen by the clock: instances before one service look together, as none of them alone changes its latency. Their clocks have to
+    ///   agree to a tenth of a second.
     /// - It shrinks by a tenth in windows in which more than one answer in twenty [speaks of overload](super::Outcome::Overload), down to a
     ///   quarter of the highest number that was fine. An error that is faster than good answers changes nothing.
     ///

@@ -80,6 +80,11 @@ impl Estimate {
         if self.algorithm == LimitAlgorithm::Gradient && self.gradient.is_new() && is_due {
             self.ceiling = self.limit.saturating_mul(2);
         }
+        // The answers since the last window may say that it is too much already.
+        let is_slow = |latency| self.gradient.is_slow(now_us, latency);
+        if self.ceiling > self.limit && self.samples.so_far().is_some_and(is_slow) {
+            self.ceiling = self.limit;
+        }
         let before = self.limit();
         if self.limit + ONE <= self.ceiling.min(self.bounds.at_most.saturating_mul(ONE)) {
             self.raised_us = now_us;

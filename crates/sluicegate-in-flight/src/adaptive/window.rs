@@ -116,6 +116,16 @@ impl Samples {
         self.median_us
     }
 
+    /// The latency of the answers since the last window, if there are enough to say so.
+    pub(super) fn so_far(&self) -> Option<Latency> {
+        let is_enough = self.samples >= 2 * ENOUGH && self.settling_us.is_none();
+        is_enough.then(|| self.latency(self.sum_us / self.samples))
+    }
+
+    fn latency(&self, mean_us: u64) -> Latency {
+        Latency { low_us: self.times.percentile_us(10).max(1), mean_us: mean_us.max(1) }
+    }
+
     /// Begins a window anew after a change of the number: when requests that begin from now on are answered.
     pub(super) fn restart(&mut self, now_us: u64) {
         self.clear(now_us);
@@ -169,8 +179,7 @@ impl Samples {
     }
 
     fn close(&mut self, end_us: u64, span_us: u64, mean_us: u64) -> Window {
-        let latency = (self.samples > 0)
-            .then(|| Latency { low_us: self.times.percentile_us(10).max(1), mean_us: mean_us.max(1) });
+        let latency = (self.samples > 0).then(|| self.latency(mean_us));
         if self.samples > 0 {
             self.median_us = self.times.percentile_us(50);
         }

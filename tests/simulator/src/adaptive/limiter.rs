@@ -43,6 +43,9 @@ struct Answers {
     faults: u32,
 }
 
+/// The time at the beginning of a scene: what happens in it does not happen when ten seconds are full.
+const BEGIN_US: u64 = 3_700_000;
+
 /// What becomes of a request that comes.
 pub(super) enum Entry {
     Begins,
@@ -96,7 +99,7 @@ impl Limiter {
 
     fn demand(&mut self, now_us: u64) -> bool {
         let Rule::Adaptive(estimate) = &mut self.rule else { return false };
-        estimate.demand(Duration::from_micros(now_us)) && self.in_flight < estimate.limit()
+        estimate.demand(Duration::from_micros(BEGIN_US + now_us)) && self.in_flight < estimate.limit()
     }
 
     fn is_standing(&self, now_us: u64) -> bool {
@@ -127,7 +130,7 @@ impl Limiter {
         match &mut self.rule {
             Rule::Adaptive(estimate) => {
                 let latency = Duration::from_micros(latency_us);
-                estimate.add(Duration::from_micros(now_us), Sample { latency, in_flight, outcome })
+                estimate.add(Duration::from_micros(BEGIN_US + now_us), Sample { latency, in_flight, outcome })
             }
             Rule::Reference(limit, answers) => {
                 // They know two kinds of answers.

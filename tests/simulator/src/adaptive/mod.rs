@@ -9,7 +9,7 @@
 //! use sluicegate_simulator::adaptive::{Compared, Limit, Scene};
 //!
 //! let scene = Scene::named("errors-5s").expect("it is one of them");
-//! let compared = Compared::of(&scene, &[Limit::Adaptive(LimitAlgorithm::Gradient)], 1);
+//! let compared = Compared::of(&scene, &[Limit::Adaptive(LimitAlgorithm::Gradient)], 1..2);
 //! assert!(compared.scores[0].needless < 0.01);
 //! ```
 

@@ -183,7 +183,10 @@ impl Play<'_> {
 
     fn comes(&mut self, now_us: u64, client: usize) {
         let request = self.requests.len();
-        let instance = self.random.index(self.limiters.len());
+        let mut instance = self.random.index(self.limiters.len());
+        if self.scene.is_uneven {
+            instance = instance.min(self.random.index(self.limiters.len()));
+        }
         self.requests.push(Request { came_us: now_us, begun_us: now_us, client, instance });
         self.second(now_us).came += 1;
         match self.limiters[instance].enter(now_us, request) {

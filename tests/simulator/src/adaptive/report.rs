@@ -1,6 +1,7 @@
 //! A scene under several limits, as a row of a table: [`Compared`].
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::adaptive::{Limit, Scene, Score, Times, play};
 
@@ -9,21 +10,21 @@ use crate::adaptive::{Limit, Scene, Score, Times, play};
 pub struct Compared {
     /// The scene.
     pub scene: Scene,
-    /// The scores under these limits, each the worst of all kinds of work.
+    /// The scores under these limits, each the worst of all kinds of work and seeds.
     pub scores: Vec<Score>,
 }
 
 impl Compared {
-    /// Plays a scene with work of each kind, once for each limit; a scene with work of its own only with that.
+    /// Plays a scene with work of each kind, once for each limit and seed; a scene with work of its own only with that.
     #[must_use]
-    pub fn of(scene: &Scene, limits: &[Limit], seed: u64) -> Self {
+    pub fn of(scene: &Scene, limits: &[Limit], seeds: Range<u64>) -> Self {
         let all = if scene.times == Times::Cached { &[Times::Cached][..] } else { &Times::ALL };
         let worst = |limit: &Limit| {
-            let scores = all.iter().map(|times| {
-                let scene = Scene { times: *times, ..scene.clone() };
-                Score::of(&scene, &play(&scene, seed, *limit))
+            let scenes = all.iter().map(|times| Scene { times: *times, ..scene.clone() });
+            let scores = scenes.flat_map(|scene| {
+                seeds.clone().map(move |seed| Score::of(&scene, &play(&scene, seed, *limit)))
             });
-            scores.reduce(Score::worse).expect("there are kinds of work")
+            scores.reduce(Score::worse).expect("there are kinds of work and seeds")
         };
         Self { scene: scene.clone(), scores: limits.iter().map(worst).collect() }
     }

@@ -25,8 +25,12 @@ pub struct Scene {
     pub pauses_ms: Option<(u64, u64)>,
     /// In how many seconds a server that starts at a fifth of its speed comes to all of it.
     pub warms_up: f64,
+    /// How much longer the work takes when as many requests wait for a worker as there are workers, as a part of its time.
+    pub crowds: f64,
     /// The number of limits that share the server, each with a part of the requests.
     pub instances: usize,
+    /// Whether the first of them get more requests than the last.
+    pub is_uneven: bool,
     /// The number before the first answers, and the largest number.
     pub first: u64,
     /// The largest number.
@@ -77,7 +81,7 @@ impl Scene {
     /// All scenes.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        [overloads(), outages(), latencies(), changes()].concat()
+        [overloads(), other_overloads(), outages(), latencies(), changes()].concat()
     }
 
     /// The scene of this name.
@@ -106,7 +110,9 @@ impl Scene {
             load: Load::Open,
             pauses_ms: None,
             warms_up: 0.0,
+            crowds: 0.0,
             instances: 1,
+            is_uneven: false,
             first: 20,
             at_most: 1_000,
             wait_us: 100 * MS,
@@ -246,6 +252,51 @@ fn overloads() -> Vec<Scene> {
                 "models",
                 "answers of a second, a step of load from 0.7 to 2, and back",
                 &[PLAIN, at(100, Phase { load: 2.0, ..PLAIN }), at(200, PLAIN)],
+            )
+        },
+    ]
+}
+
+/// Real overload that found a fault of an algorithm.
+fn other_overloads() -> Vec<Scene> {
+    let peak = |from, until, load| vec![PLAIN, Phase { from, load, ..PLAIN }, Phase { from: until, ..PLAIN }];
+    let ten = |name, about| Scene {
+        instances: 10,
+        seconds: 320,
+        phases: peak(20, 300, 1.5),
+        ..Scene::of(name, about, &[PLAIN])
+    };
+    vec![
+        ten("ten-long", "ten instances before one server, at a load of 1.5 for five minutes"),
+        Scene {
+            is_uneven: true,
+            ..ten("ten-uneven", "the same, and the first instance gets nineteen times as much as the last")
+        },
+        Scene {
+            crowds: 0.5,
+            ..Scene::of(
+                "crowds",
+                "a server that too many requests slow down, from a load of 0.7 to 1.5, and back",
+                &peak(20, 40, 1.5),
+            )
+        },
+        Scene {
+            times: Times::Cached,
+            server: Server::new(40, 600 * MS),
+            seconds: 300,
+            ..Scene::of(
+                "cached-busy",
+                "four in five are cached and the others take 3 s, from a load of 0.7 to 1.5, and back",
+                &peak(100, 200, 1.5),
+            )
+        },
+        Scene {
+            server: Server::new(40, 10 * SECOND),
+            seconds: 1_500,
+            ..Scene::of(
+                "10s-busy",
+                "answers of ten seconds, from a load of 0.7 to 2, and back",
+                &peak(500, 1_000, 2.0),
             )
         },
     ]

@@ -124,7 +124,9 @@ impl Workers {
         }
         let request = self.queue.pop_front()?;
         self.busy += 1;
-        let work = self.server.work_us as f64 * scene.slowness(now_us) * self.times.draw(&mut self.random);
+        let crowd = 1.0 + scene.crowds * self.queue.len() as f64 / self.server.workers as f64;
+        let work =
+            self.server.work_us as f64 * scene.slowness(now_us) * crowd * self.times.draw(&mut self.random);
         Some((request, micros(work)))
     }
 

@@ -9,7 +9,7 @@ use sluicegate_simulator::adaptive::{Compared, Limit, Reference, Scene};
 
 /// Plays a server behind limits that adapt, on virtual time, and prints a table.
 ///
-/// A cell has the worst of three spreads of work: requests refused without need, the seconds from the end of trouble until all are admitted,
+/// A cell has the worst of three spreads of work, and of the seeds: requests refused without need, the seconds from the end of trouble until all are admitted,
 /// the seconds with a median above twice that of an idle server, good answers as a part of those that the server could have given at best,
 /// and their 99th percentile as a multiple of that of an idle server. Equal arguments give an equal report.
 #[derive(Parser)]
@@ -18,6 +18,9 @@ struct Arguments {
     /// Everything that is drawn is drawn from this number.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Plays each scene with so many seeds, from `--seed` on.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
     /// These scenes only; all of them without it.
     #[arg(long, value_delimiter = ',')]
     scenes: Vec<String>,
@@ -49,8 +52,9 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let scenes: Vec<_> = known.into_iter().filter(is_asked).collect();
     let references = Reference::ALL.map(Limit::Reference).into_iter().filter(|_| !arguments.ours);
     let limits: Vec<_> = LimitAlgorithm::ALL.map(Limit::Adaptive).into_iter().chain(references).collect();
+    let seeds = arguments.seed..arguments.seed.saturating_add(arguments.seeds);
     println!("{}", Compared::head(&limits));
-    for compared in at_once(&scenes, |scene| Compared::of(scene, &limits, arguments.seed)) {
+    for compared in at_once(&scenes, |scene| Compared::of(scene, &limits, seeds.clone())) {
         println!("{compared}");
     }
     Ok(())
