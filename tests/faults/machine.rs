@@ -63,14 +63,14 @@ pub(crate) fn watch() {
 }
 
 /// How many times as long as on an idle machine a scenario may take between two moments, or how many times as many calls it may miss:
-/// one more for each five milliseconds in which one of a hundred calls of the control was late, and at most ten.
+/// one more for each five milliseconds in which one of a hundred calls of the control was late, and at most forty.
 pub(crate) fn strain(from: Instant, to: Instant) -> u32 {
     let control = CONTROL.lock().unwrap();
     let calls = control.iter().filter(|(begun, took)| *begun < to && *begun + *took + TICK > from);
     let mut times: Vec<_> = calls.map(|(_, took)| *took).collect();
     times.sort_unstable();
     let slow = times.len().checked_sub(1 + times.len() / 100).map_or(Duration::ZERO, |index| times[index]);
-    u32::try_from(1 + slow.as_millis() / TICK.as_millis()).map_or(10, |strain| strain.min(10))
+    u32::try_from(1 + slow.as_millis() / TICK.as_millis()).map_or(40, |strain| strain.min(40))
 }
 
 #[global_allocator]

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
+use crate::process::cargo;
+
 /// All crates that a program may call; of the attribute's there is one item.
 pub const CRATES: [&str; 15] = [
     "sluicegate",
@@ -67,7 +69,7 @@ fn target() -> PathBuf {
 }
 
 fn document() -> Command {
-    let mut command = Command::new(env!("CARGO"));
+    let mut command = cargo();
     command.args(["doc", "-q", "--workspace", "--no-deps", "--all-features"]).current_dir(root());
     command
 }

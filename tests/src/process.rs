@@ -17,6 +17,20 @@ pub fn run_again<'a>(test: &str, environment: impl IntoIterator<Item = (&'a str,
     expect_passed(&child.expect("the test binary can be started again"));
 }
 
+/// Cargo, without what it has told this test of its package: the build script of ring would run again for it, and all above be built again.
+#[must_use]
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let told = std::env::vars_os().map(|(name, _)| name);
+    for name in told.filter(|name| {
+        name.to_string_lossy().starts_with("CARGO_PKG_")
+            || name.to_string_lossy().starts_with("CARGO_MANIFEST_")
+    }) {
+        command.env_remove(name);
+    }
+    command
+}
+
 fn expect_passed(output: &Output) {
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(

@@ -110,7 +110,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 #[test]
 fn keys_are_suspended_exactly_as_a_model_says_that_keeps_all_refusals() {
     let strategy = (0..ALL.len(), Terms::any(), steps());
-    let mut runner = TestRunner::new(Config::with_cases(300));
+    let mut runner = TestRunner::new(Config::with_cases(100));
     runner
         .run(&strategy, |(algorithm, terms, steps)| follow(ALL[algorithm], terms, &steps))
         .expect("the model is right");
