@@ -7,14 +7,15 @@
 //! Debts are kept by the part of the store that they are owed to: those of a part that is down are left where they are while
 //! others are charged.
 //!
-//! When a policy is replaced, its debts move to the new one, and a key that is reset owes nothing, including debts that are being
-//! charged.
+//! When a policy is replaced, its debts move to the new one, and a key that is reset owes nothing. Debts are taken out for one call at a
+//! time. What could not be charged is put back, unless a key was reset during the call: then all debts of that call are forgotten.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use sluicegate_core::key::{Key, KeyRef};
+use sluicegate_core::policy::MAX_QUOTAS;
 use sluicegate_core::store::{Inherit, PreparedPolicy};
 use sluicegate_core::support::lock;
 use smallvec::SmallVec;
@@ -36,23 +37,20 @@ struct DebtLedger {
     parts: BTreeMap<u64, HashMap<Key, Owed>>,
     /// The number of keys in all parts.
     keys: usize,
-    /// The changes of debts since some were taken out, if any are out.
-    since: Option<Vec<DebtChange>>,
-}
-
-/// A change of debts that may be out.
-enum DebtChange {
-    /// A policy was replaced by another one.
-    Replaced(PreparedPolicy, PreparedPolicy, Inherit),
-    /// A key was reset under a policy.
-    Reset(PreparedPolicy, Key),
+    /// How often keys were reset, or a policy has let all of them start afresh.
+    resets: u64,
 }
 
 /// The debts of one key, per policy; most have one.
 type Owed = SmallVec<[Debt; 1]>;
 
-/// A debt with its key and the parts of the store that it is owed to.
-pub(super) type PartDebt = (u64, (Key, Debt));
+/// The debts of one call, which are owed to the same parts of the store.
+pub(super) struct DebtBatch {
+    pub(super) parts: u64,
+    pub(super) debts: Vec<(Key, Debt)>,
+    /// The resets before it was taken out.
+    resets: u64,
+}
 
 /// Units that one key spent under one policy.
 #[derive(Clone)]
@@ -76,46 +74,34 @@ impl Debt {
     }
 }
 
-/// Pairs the rest of each suspension with the count of suspensions. Counts that are owed alone stay separate, because they apply
-/// whatever the store says of the suspension.
-fn paired(owed: Owed) -> Owed {
-    let (mut rests, mut others): (Owed, Owed) = owed.into_iter().partition(Debt::is_suspension);
-    for rest in &mut rests {
-        let name = rest.policy.policy().counts_suspensions_in();
-        let is_its = |debt: &Debt| name.as_deref() == Some(debt.policy.policy().name());
-        if let Some(place) = others.iter().position(is_its) {
-            let count = &mut others[place];
-            let units = count.units.saturating_sub(count.alone);
-            rest.counted = (units > 0).then(|| (count.policy.clone(), units));
-            count.units -= units;
-        }
+/// Takes out a debt, the rest of a suspension first, together with the count of its suspensions. Counts that are owed alone stay
+/// separate, because they apply whatever the store says of the suspension.
+fn take_next(owed: &mut Owed, place: usize) -> Debt {
+    let mut debt = owed.remove(place);
+    let name = debt.policy.policy().counts_suspensions_in();
+    let is_count = |other: &&mut Debt| name.as_deref() == Some(other.policy.policy().name());
+    if let Some(count) = owed.iter_mut().find(is_count) {
+        let units = count.units.saturating_sub(count.alone);
+        debt.counted = (units > 0).then(|| (count.policy.clone(), units));
+        count.units -= units;
     }
-    others.extend(rests);
-    others
+    debt
 }
 
 impl DebtLedger {
-    /// The debt of a key under the policy in force; `None` if the key was reset, or that policy has let all keys start afresh.
-    fn in_force(&self, key: &Key, mut debt: Debt) -> Option<Debt> {
-        for change in self.since.iter().flatten() {
-            let (old, new, how) = match change {
-                DebtChange::Replaced(old, new, how) => (old, new, how),
-                DebtChange::Reset(policy, reset) if debt.policy.is(policy) && key == reset => return None,
-                DebtChange::Reset(..) => continue,
-            };
-            if debt.policy.is(old) {
-                if *how == Inherit::Reset {
-                    return None;
-                }
-                debt.policy = new.clone();
-            }
-            if let Some((suspensions, _)) = &mut debt.counted
-                && suspensions.is(old)
-            {
-                *suspensions = new.clone();
-            }
+    /// The debts of a key to these parts, and the place of the next one to charge: the rest of a suspension, if there is one.
+    fn next_of(&mut self, parts: u64, key: &Key) -> Option<(&mut Owed, usize)> {
+        let keys = self.parts.get_mut(&parts)?;
+        let owed = keys.get_mut(key)?;
+        owed.retain(|debt| debt.units > 0);
+        if owed.is_empty() {
+            keys.remove(key);
+            self.keys -= 1;
+            return None;
         }
-        Some(debt)
+        let owed = keys.get_mut(key)?;
+        let place = owed.iter().position(Debt::is_suspension).unwrap_or(0);
+        Some((owed, place))
     }
 
     fn add(&mut self, parts: u64, key: Key, debt: Debt) {
@@ -135,10 +121,6 @@ impl DebtLedger {
             None => owed.push(debt),
         }
     }
-
-    fn recount(&mut self) {
-        self.keys = self.parts.values().map(HashMap::len).sum();
-    }
 }
 
 impl Debts {
@@ -157,20 +139,17 @@ impl Debts {
         self.lock().parts.values().flat_map(HashMap::values).flatten().filter(|debt| debt.units > 0).count()
     }
 
-    pub(super) fn add(&self, parts: u64, policy: &PreparedPolicy, key: Key, units: u64) {
+    pub(super) fn add(&self, parts: u64, policy: PreparedPolicy, key: Key, units: u64) {
         let mut ledger = self.lock();
-        ledger.add(parts, key, Debt::new(policy.clone(), units));
+        ledger.add(parts, key, Debt::new(policy, units));
         self.count.store(ledger.keys, Ordering::Relaxed);
     }
 
-    /// Adds suspensions that were reported to the store but not counted there. Their policy may have been replaced meanwhile.
-    pub(super) fn add_count(&self, parts: u64, suspensions: &PreparedPolicy, key: Key, times: u64) {
+    /// Adds suspensions that were reported to the store but not counted there.
+    pub(super) fn add_count(&self, parts: u64, suspensions: PreparedPolicy, key: Key, times: u64) {
         let mut ledger = self.lock();
-        let debt = Debt { alone: times, ..Debt::new(suspensions.clone(), times) };
-        if let Some(debt) = ledger.in_force(&key, debt) {
-            ledger.add(parts, key, debt);
-            self.count.store(ledger.keys, Ordering::Relaxed);
-        }
+        ledger.add(parts, key, Debt { alone: times, ..Debt::new(suspensions, times) });
+        self.count.store(ledger.keys, Ordering::Relaxed);
     }
 
     /// Deducts up to `units` that were given back before they were charged.
@@ -185,88 +164,86 @@ impl Debts {
     /// Forgets the debt of a key that was reset. A count of suspensions goes with the rest of its suspension.
     pub(super) fn forget(&self, policy: &PreparedPolicy, key: KeyRef<'_>) {
         let mut ledger = self.lock();
-        if ledger.keys == 0 && ledger.since.is_none() {
+        ledger.resets += 1;
+        if ledger.keys == 0 {
             return;
         }
         let key = key.to_key();
         let owed = ledger.parts.values_mut().filter_map(|keys| keys.get_mut(&key)).flatten();
         owed.filter(|debt| debt.policy.is(policy)).for_each(|debt| debt.units = 0);
-        if let Some(since) = &mut ledger.since {
-            since.push(DebtChange::Reset(policy.clone(), key));
-        }
     }
 
     /// Moves debts from a replaced policy to the new one; or forgets them, if the new one starts all keys afresh.
     pub(super) fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, how: Inherit) {
         let mut ledger = self.lock();
-        if let Some(since) = &mut ledger.since {
-            since.push(DebtChange::Replaced(old.clone(), new.clone(), how));
-        }
         for debt in ledger.parts.values_mut().flat_map(HashMap::values_mut).flatten() {
             if debt.policy.is(old) {
                 debt.policy = new.clone();
             }
         }
         if how == Inherit::Reset {
+            ledger.resets += 1;
             for keys in ledger.parts.values_mut() {
                 keys.retain(|_, owed| {
                     owed.retain(|debt| !debt.policy.is(new));
                     !owed.is_empty()
                 });
             }
-            ledger.recount();
+            ledger.keys = ledger.parts.values().map(HashMap::len).sum();
             self.count.store(ledger.keys, Ordering::Relaxed);
         }
     }
 
-    /// Changes debts that are being charged as those in the ledger were, if there are more than `seen` changes.
-    pub(super) fn follow(&self, out: &mut Vec<PartDebt>, seen: &mut usize) {
+    /// The keys in debt to parts that are asked, each with these parts, in the order of the parts and the keys, so that a run is
+    /// repeatable.
+    pub(super) fn debtors(&self, is_asked: impl Fn(u64) -> bool) -> Vec<(u64, Key)> {
         let ledger = self.lock();
-        let changes = ledger.since.as_ref().map_or(0, Vec::len);
-        if changes > *seen {
-            *seen = changes;
-            let follows = |(parts, (key, debt)): PartDebt| {
-                let debt = ledger.in_force(&key, debt)?;
-                Some((parts, (key, debt)))
+        let asked = ledger.parts.iter().filter(|(parts, _)| is_asked(**parts));
+        let debtors = asked.flat_map(|(parts, keys)| keys.keys().map(|key| (*parts, key.clone())));
+        let mut debtors: Vec<_> = debtors.collect();
+        debtors.sort_unstable_by(|(one, key), (other, next)| {
+            (one, key.as_bytes()).cmp(&(other, next.as_bytes()))
+        });
+        debtors
+    }
+
+    /// Takes out the debts of the last of these debtors, as many as one call may name. Debts to different parts are never together:
+    /// another part's failure never makes a charge uncertain that succeeded. A suspension has a call of its own.
+    pub(super) fn take(&self, debtors: &mut Vec<(u64, Key)>) -> Option<DebtBatch> {
+        let mut ledger = self.lock();
+        let (mut batch, mut room) = (DebtBatch { parts: 0, debts: Vec::new(), resets: ledger.resets }, 0);
+        while let Some((parts, key)) = debtors.last() {
+            if batch.debts.is_empty() {
+                (batch.parts, room) = (*parts, MAX_QUOTAS);
+            }
+            let Some((owed, place)) = ledger.next_of(*parts, key) else {
+                debtors.pop();
+                continue;
             };
-            *out = std::mem::take(out).into_iter().filter_map(follows).collect();
+            let debt = &owed[place];
+            let needs = if debt.is_suspension() { MAX_QUOTAS } else { debt.policy.policy().quotas().len() };
+            if *parts != batch.parts || needs > room {
+                break;
+            }
+            room -= needs;
+            batch.debts.push((key.clone(), take_next(owed, place)));
         }
+        self.count.store(ledger.keys, Ordering::Relaxed);
+        Some(batch).filter(|batch| !batch.debts.is_empty())
     }
 
-    /// Puts back debts that were taken out and not charged, which ends the taking out.
-    pub(super) fn put_back(&self, kept: impl IntoIterator<Item = PartDebt>) {
+    /// Puts back debts that could not be charged, under the policies that have replaced theirs.
+    pub(super) fn put_back(&self, batch: DebtBatch, newest: impl Fn(&PreparedPolicy) -> PreparedPolicy) {
         let mut ledger = self.lock();
-        for (parts, (key, debt)) in kept {
-            let Some(Debt { policy, units, alone, counted }) = ledger.in_force(&key, debt) else { continue };
+        if ledger.resets != batch.resets {
+            return;
+        }
+        for (key, Debt { policy, units, alone, counted }) in batch.debts {
             if let Some((suspensions, times)) = counted {
-                ledger.add(parts, key.clone(), Debt::new(suspensions, times));
+                ledger.add(batch.parts, key.clone(), Debt::new(newest(&suspensions), times));
             }
-            ledger.add(parts, key, Debt { policy, units, alone, counted: None });
+            ledger.add(batch.parts, key, Debt { policy: newest(&policy), units, alone, counted: None });
         }
-        ledger.since = None;
         self.count.store(ledger.keys, Ordering::Relaxed);
-    }
-
-    /// Takes out all debts to parts that are asked, in the order of the parts and the keys, so that a run is repeatable. The rest has to be
-    /// [put back](Self::put_back).
-    pub(super) fn take(&self, is_asked: impl Fn(u64) -> bool) -> Vec<PartDebt> {
-        let mut ledger = self.lock();
-        ledger.since = Some(Vec::new());
-        let all = std::mem::take(&mut ledger.parts).into_iter();
-        let (taken, left): (BTreeMap<_, _>, _) = all.partition(|(parts, _)| is_asked(*parts));
-        ledger.parts = left;
-        ledger.recount();
-        self.count.store(ledger.keys, Ordering::Relaxed);
-        drop(ledger);
-        let mut owed = Vec::new();
-        for (parts, keys) in taken {
-            let mut keys: Vec<_> = keys.into_iter().collect();
-            keys.sort_unstable_by(|(one, _), (other, _)| one.as_bytes().cmp(other.as_bytes()));
-            for (key, of_key) in keys {
-                let debts = paired(of_key).into_iter().filter(|debt| debt.units > 0);
-                owed.extend(debts.map(|debt| (parts, (key.clone(), debt))));
-            }
-        }
-        owed
     }
 }

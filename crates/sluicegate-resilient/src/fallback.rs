@@ -109,9 +109,7 @@ impl LocalFallback {
             };
             if counts {
                 let parts = within.parts(std::slice::from_ref(ask));
-                let replaced_by = opened_share(ask.policy()).and_then(FallbackShare::replaced_by);
-                let policy = replaced_by.unwrap_or_else(|| ask.prepared());
-                self.debts.add(parts, &policy, ask.key().to_key(), ask.cost());
+                self.debts.add(parts, newest(ask.policy()), ask.key().to_key(), ask.cost());
             } else {
                 self.strike(ask, within);
             }
@@ -241,11 +239,6 @@ impl FallbackShare {
         Some(newer.map_or(Cow::Borrowed(own), Cow::Owned))
     }
 
-    /// The policy that has replaced the policy of this share, if it is still open.
-    fn replaced_by(&self) -> Option<PreparedPolicy> {
-        self.newer(|newer| newer.policy.upgrade())
-    }
-
     /// Reads something of the latest replacement, if there is one.
     fn newer<T>(&self, read: impl FnOnce(&PolicyInForce) -> Option<T>) -> Option<T> {
         // Acquire, with the release in `begin`.
@@ -264,18 +257,21 @@ pub(super) fn is_its(ask: &Ask<'_>) -> bool {
 
 /// The asks of a decision, with the spends that a `Take` or a `Lease` among them resulted in.
 pub(super) fn granted<'a>(asks: &[Ask<'a>], decision: &Decision) -> impl Iterator<Item = Ask<'a>> {
-    asks.iter().enumerate().map(|(place, ask)| taken(*ask, place, decision))
-}
-
-/// The spend that a `Take` or a `Lease` resulted in; any other ask unchanged.
-fn taken<'a>(ask: Ask<'a>, place: usize, decision: &Decision) -> Ask<'a> {
-    let own = decision.quotas().iter().filter(|status| status.policy_index() == place);
-    ask.granted(own.map(QuotaStatus::spent).min().unwrap_or(0))
+    asks.iter().enumerate().map(|(place, ask)| {
+        let own = decision.quotas().iter().filter(|status| status.policy_index() == place);
+        ask.granted(own.map(QuotaStatus::spent).min().unwrap_or(0))
+    })
 }
 
 /// The share of a policy that is open on a `Resilient` store.
 fn opened_share(policy: &PreparedPolicy) -> Option<&FallbackShare> {
     Within::opened(policy).map(|(_, share)| share)
+}
+
+/// The policy that has replaced this one; itself if there is none.
+pub(super) fn newest(policy: &PreparedPolicy) -> PreparedPolicy {
+    let newest = opened_share(policy).and_then(|share| share.newer(|newer| newer.policy.upgrade()));
+    newest.unwrap_or_else(|| policy.clone())
 }
 
 /// The share of a policy, as the fallback has prepared it.

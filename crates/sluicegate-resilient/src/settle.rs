@@ -1,14 +1,13 @@
 //! Charges units that were spent without the store to it when it is back.
 //!
-//! One task at a time takes out the debts to parts that are asked, charges them part by part in calls of up to 16 quotas,
-//! and puts back the debts that it could not charge. Only units that *still count* are charged: the fallback is
+//! One task at a time charges the debts to parts that are asked, part by part in calls of up to 16 quotas. Only units that *still count* are charged: the fallback is
 //! asked how much of each quota the key uses now, because units that drained during the outage
 //! would have drained in the store as well. A suspension is not a sum, and is reported in a call of its own.
 //!
 //! A charge that is not answered in time is given up and not repeated: it has most likely arrived,
 //! and repeating it could lock a key out. A charge that certainly failed stays owed.
 //!
-//! A try costs as much as the debts that it takes out, and a client may have made many. So debts to a part that is down stay
+//! A try costs as much as the keys that it looks at, and a client may have made many. So debts to a part that is down stay
 //! where they are, and while tries charge nothing, the pause between them grows.
 
 use std::sync::Arc;
@@ -19,12 +18,13 @@ use sluicegate_core::algorithm::Rule;
 use sluicegate_core::clock::micros;
 use sluicegate_core::error::{StoreError, StoreErrorKind};
 use sluicegate_core::key::Key;
-use sluicegate_core::policy::{MAX_QUOTAS, PolicyQuota};
+use sluicegate_core::policy::PolicyQuota;
 use sluicegate_core::store::{Ask, DecisionFuture, Event, Mode, QuotaStatus};
 use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::debts::{Debt, PartDebt};
+use super::debts::Debt;
+use super::fallback::newest;
 use super::state::{DebtSettlement, ResilientState, is_owed_on};
 
 /// The pause between two tries while debts are left; doubled after each try that has charged none of the debts that it took out, until
@@ -74,8 +74,7 @@ impl ResilientState {
         if self.settlement.is_running.swap(true, Ordering::AcqRel) {
             return None;
         }
-        let state = Arc::clone(self);
-        Some(Settling { state, owed: Vec::new(), kept: Vec::new(), charged: 0, followed: 0 })
+        Some(Settling { state: Arc::clone(self), charged: 0 })
     }
 
     /// Charges debts to the store, as far as they still count.
@@ -133,7 +132,7 @@ impl ResilientState {
                 self.counts.failed(&error);
                 if is_owed_on(&error) {
                     // The key is suspended in the store. Another call would not count as a new suspension, so the count is owed alone.
-                    self.fallback.debts.add_count(parts, suspensions, key.clone(), *times);
+                    self.fallback.debts.add_count(parts, newest(suspensions), key.clone(), *times);
                 }
             }
         }
@@ -169,14 +168,10 @@ fn used(quota: &PolicyQuota, status: &QuotaStatus) -> u64 {
     }
 }
 
-/// The one task that settles. However it ends, debts that it has not tried to charge are owed again, and another task may begin.
+/// The one task that settles. However it ends, debts that it has not tried to charge are owed, and another task may begin.
 struct Settling {
     state: Arc<ResilientState>,
-    owed: Vec<PartDebt>,
-    kept: Vec<PartDebt>,
     charged: usize,
-    /// The number of changes of debts that `owed` takes into account.
-    followed: usize,
 }
 
 impl Settling {
@@ -184,38 +179,36 @@ impl Settling {
     /// many debts were given up, because their charge was not answered.
     async fn run(mut self, until: Option<Instant>) -> usize {
         let state = Arc::clone(&self.state);
-        state.settlement.closings.store(state.parts.closings(), Ordering::Relaxed);
-        self.owed = state.fallback.debts.take(|parts| until.is_some() || state.parts.are_closed(parts));
-        // Relaxed: a number to look at.
-        state.settlement.held.store(self.owed.len(), Ordering::Relaxed);
-        let (mut away, mut unanswered) = (0, 0);
-        while let Some((parts, batch)) = self.next() {
-            let asks = match until {
-                Some(until) => Instant::now() < until,
-                None => state.parts.are_closed(parts),
-            };
-            let owed = |batch: Vec<_>| batch.into_iter().map(move |owed| (parts, owed));
-            if parts & away != 0 || !asks {
-                self.kept.extend(owed(batch));
-                continue;
+        let DebtSettlement { closings, held, in_vain, .. } = &state.settlement;
+        // Relaxed, here and below: numbers to look at, which only the task that settles writes.
+        closings.store(state.parts.closings(), Ordering::Relaxed);
+        let is_asked = |parts: u64| match until {
+            Some(until) => Instant::now() < until,
+            None => state.parts.are_closed(parts),
+        };
+        let debts = &state.fallback.debts;
+        let (mut debtors, mut unanswered) = (debts.debtors(is_asked), 0);
+        let owes = !debtors.is_empty();
+        while let Some(batch) = debts.take(&mut debtors) {
+            held.store(batch.debts.len(), Ordering::Relaxed);
+            match self.charge(&batch.debts, until).await {
+                Ok(()) => self.charged += batch.debts.len(),
+                Err(error) => {
+                    if error.may_succeed_later() {
+                        state.counts.failed(&error);
+                        debtors.retain(|(parts, _)| parts & batch.parts == 0);
+                    }
+                    if is_owed_on(&error) {
+                        debts.put_back(batch, newest);
+                    } else {
+                        unanswered += batch.debts.len();
+                    }
+                }
             }
-            let Err(error) = self.charge(&batch, until).await else {
-                self.charged += batch.len();
-                continue;
-            };
-            if error.may_succeed_later() {
-                state.counts.failed(&error);
-                away |= parts;
-            }
-            if is_owed_on(&error) {
-                self.kept.extend(owed(batch));
-            } else {
-                unanswered += batch.len();
-            }
+            // The other debts stay where they are.
+            while debtors.pop_if(|(parts, _)| !is_asked(*parts)).is_some() {}
         }
-        // Relaxed: only the task that settles writes it.
-        let in_vain = &state.settlement.in_vain;
-        if until.is_none() && self.charged == 0 && !self.kept.is_empty() {
+        if owes && until.is_none() && self.charged == 0 && unanswered == 0 {
             in_vain.fetch_add(1, Ordering::Relaxed);
         } else {
             in_vain.store(0, Ordering::Relaxed);
@@ -233,27 +226,11 @@ impl Settling {
         let Some(until) = until else { return charge.await };
         timeout_at(until, charge).await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Timeout)))
     }
-
-    /// The next debts of one part, at most as many as one call may name. One part per call: another part's failure never makes a
-    /// charge uncertain that succeeded. A suspension has a call of its own.
-    fn next(&mut self) -> Option<(u64, Vec<(Key, Debt)>)> {
-        self.state.fallback.debts.follow(&mut self.owed, &mut self.followed);
-        let (parts, (_, last)) = self.owed.last()?;
-        let (parts, is_alone, mut buckets) = (*parts, last.is_suspension(), 0);
-        let other = self.owed.iter().rposition(|(of, (_, debt))| {
-            let is_first = buckets == 0;
-            buckets += debt.policy.policy().quotas().len();
-            *of != parts || buckets > MAX_QUOTAS || !is_first && (is_alone || debt.is_suspension())
-        });
-        let batch = self.owed.split_off(other.map_or(0, |index| index + 1));
-        Some((parts, batch.into_iter().map(|(_, owed)| owed).collect()))
-    }
 }
 
 impl Drop for Settling {
     fn drop(&mut self) {
         let ResilientState { fallback, settlement, clock, parts, .. } = &*self.state;
-        fallback.debts.put_back(self.owed.drain(..).chain(self.kept.drain(..)));
         let left = fallback.debts.count();
         // What is left is not tried at once when another part answers; what is new is.
         let tried_us = if left > 0 { clock.now_us() } else { 0 };

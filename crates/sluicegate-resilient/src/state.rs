@@ -71,7 +71,7 @@ impl Deadline {
 #[derive(Default)]
 pub(super) struct DebtSettlement {
     pub(super) is_running: AtomicBool,
-    /// Debts that the settling task holds.
+    /// Debts of the call that the settling task waits for.
     pub(super) held: AtomicUsize,
     /// Charges and refunds in progress, including those whose callers have gone.
     pub(super) reports: AtomicUsize,
