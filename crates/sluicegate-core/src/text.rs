@@ -139,6 +139,8 @@ pub(crate) use words;
 
 /// Lists the values of an option, and gives each its word.
 #[cfg(feature = "limiter")]
+#[doc(hidden)]
+#[macro_export]
 macro_rules! listed {
     ($option:ident, $all:literal, $as_str:literal: $($value:ident => $word:literal),+) => {
         impl $option {

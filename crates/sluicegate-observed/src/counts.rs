@@ -28,7 +28,7 @@ pub(super) const ALL_WHO_DECIDE: [DecidedBy; 5] =
 /// The last counters, because they are the rarest.
 const REFUSED_QUOTAS: usize = REQUEST + MODES * ANSWERS * ALL_WHO_DECIDE.len();
 const BUDGET_PARTS: usize = REFUSED_QUOTAS + 1;
-pub(super) const COUNTERS: usize = BUDGET_PARTS + PERCENTS.len();
+const COUNTERS: usize = BUDGET_PARTS + PERCENTS.len();
 
 /// The counts of a policy, in all its modes.
 pub(super) struct PolicyCounts(Lanes<COUNTERS>);
@@ -210,33 +210,11 @@ pub enum Answer {
     Error,
 }
 
+sluicegate_core::listed!(Answer, "All answers, in their order.", "The word for this answer in labels of metrics, on pages and in logs.":
+    Allowed => "allowed", Delayed => "delayed", Rejected => "rejected", Impossible => "impossible", Suspended => "suspended",
+    OtherRefused => "other_refused", Outage => "outage", Error => "error");
+
 impl Answer {
-    /// All answers, in their order.
-    pub const ALL: [Self; 8] = [
-        Self::Allowed,
-        Self::Delayed,
-        Self::Rejected,
-        Self::Impossible,
-        Self::Suspended,
-        Self::OtherRefused,
-        Self::Outage,
-        Self::Error,
-    ];
-
-    /// The word for this answer in labels of metrics, on pages and in logs.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Delayed => "delayed",
-            Self::Rejected => "rejected",
-            Self::Impossible => "impossible",
-            Self::Suspended => "suspended",
-            Self::OtherRefused => "other_refused",
-            Self::Outage => "outage",
-            Self::Error => "error",
-        }
-    }
-
     /// Whether this policy stopped the request.
     pub fn is_refusal(self) -> bool {
         matches!(self, Self::Rejected | Self::Impossible | Self::Suspended | Self::Outage)

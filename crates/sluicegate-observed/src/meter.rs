@@ -20,7 +20,7 @@ use sluicegate_in_flight::InFlight;
 
 use crate::budgets::Budgets;
 use crate::counts::{
-    ALL_WHO_DECIDE, Answer, COUNTERS, Counted, Judgement, PolicyCounts, Sums, is_shown, of_whom, series_of,
+    ALL_WHO_DECIDE, Answer, Counted, Judgement, PolicyCounts, Sums, is_shown, of_whom, series_of,
 };
 use crate::events::{EventReaders, Minutely};
 use crate::lanes::Timing;
@@ -44,7 +44,7 @@ pub(super) struct PolicyMeter {
     waits: Timing,
     /// In the order of [`of_whom`].
     durations: [Timing; ALL_WHO_DECIDE.len()],
-    told: Mutex<ExportedTotals<COUNTERS>>,
+    told: Mutex<ExportedTotals>,
     /// Keys that were refused as suspended in the last minute.
     suspended: SeenLately,
     /// The refusals of this minute, for one line in the log when it is over.
@@ -82,7 +82,7 @@ impl PolicyMeter {
             budgets: OnceLock::new(),
             waits: Timing::of(series(WAIT, [("policy", policy)])),
             durations: ALL_WHO_DECIDE.map(duration),
-            told: Mutex::new(ExportedTotals::nobody()),
+            told: Mutex::default(),
             suspended: SeenLately::default(),
             log: Minutely::new(now_us),
             unusual: AnomalyDetector::new(now_us),
@@ -180,15 +180,13 @@ impl PolicyMeter {
         self.tell_to(&mut lock(&self.told));
     }
 
-    fn tell_to(&self, told: &mut ExportedTotals<COUNTERS>) {
+    fn tell_to(&self, told: &mut ExportedTotals) {
         let Sums(sums) = self.counts.sums();
         // The counts of policies beyond the bound are shown only once there are such policies.
         let is_used = sums.iter().any(|sum| *sum > 0);
-        told.tell(
-            &sums,
-            |counter| is_used && is_shown(counter),
-            |counter| series_of(self.kind, &self.name, counter),
-        );
+        let sums = sums.into_iter().enumerate();
+        let shown = sums.filter(|(counter, sum)| *sum > 0 || is_used && is_shown(*counter));
+        told.tell(shown.map(|(counter, sum)| (series_of(self.kind, &self.name, counter), sum)));
     }
 
     /// The number of keys that were refused as suspended in the last minute.

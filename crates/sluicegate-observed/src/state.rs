@@ -46,7 +46,7 @@ pub(super) struct ObservedState {
     pub(super) watched: WatchedKeys,
     routes: Routes,
     /// The numbers of limits in flight that were exported, by the limit's id.
-    in_flight: Mutex<HashMap<u64, ExportedPermits>>,
+    in_flight: Mutex<HashMap<u64, ExportedTotals>>,
     undecided: [AtomicU64; Undecided::ALL.len()],
     faults: [AtomicU64; ForwardedFault::ALL.len()],
     /// Calls without an answer, by kind, if no inner store counts them.
@@ -55,55 +55,28 @@ pub(super) struct ObservedState {
     pub(super) dropped: Arc<AtomicU64>,
     /// Whether the last call had no answer, so that each outage and its end are reported once.
     is_down: AtomicBool,
-    told: Mutex<ExportedTotals<TOTALS>>,
+    told: Mutex<ExportedTotals>,
 }
 
-/// The numbers of a limit in flight that were exported: refusals by class, enforced and in shadow, and lost permits.
-struct ExportedPermits {
-    shed: ExportedTotals<SHED_TOTALS>,
-    lost: ExportedTotals<1>,
-}
-
-const SHED_TOTALS: usize = 2 * Class::ALL.len();
-
-impl ExportedPermits {
-    fn new() -> Self {
-        Self { shed: ExportedTotals::nobody(), lost: ExportedTotals::nobody() }
-    }
-
-    /// Exports new refusals if the limit adapts, and newly lost permits if instances share them.
-    fn tell(&mut self, limit: &InFlight) {
-        let name = limit.name();
-        if limit.sharing().is_some() {
-            self.lost.tell(&[limit.lost()], |_| true, |_| series(PERMITS_LOST, [("policy", name)]));
-        }
-        let Some(status) = limit.status() else { return };
-        let mut totals = [0; SHED_TOTALS];
-        totals
-            .iter_mut()
-            .zip(status.shed.into_iter().chain(status.would_shed))
-            .for_each(|(total, shed)| *total = shed);
-        let series = |total: usize| {
-            let class = Class::ALL[total % Class::ALL.len()].as_str();
-            let mode = if total < Class::ALL.len() { "enforce" } else { "shadow" };
-            series(SHED, [("policy", name), ("class", class), ("mode", mode)])
-        };
+/// The refusals of a limit that adapts, by class, and the permits that were lost if instances share them.
+fn permit_totals(limit: &InFlight) -> Vec<(Key, u64)> {
+    let name = ("policy", limit.name());
+    let lost = limit.sharing().map(|_| (series(PERMITS_LOST, [name]), limit.lost()));
+    let shed = limit.status().into_iter().flat_map(|status| {
+        let of =
+            |mode, counts| Class::ALL.into_iter().zip(counts).map(move |(class, count)| (class, mode, count));
         // Enforced refusals are exported from the beginning, so that the first one is visible.
-        self.shed.tell(&totals, |total| total < Class::ALL.len(), series);
-    }
+        let in_shadow = of("shadow", status.would_shed).filter(|(_, _, count)| *count > 0);
+        let all = of("enforce", status.shed).chain(in_shadow);
+        all.map(|(class, mode, count)| {
+            (series(SHED, [name, ("class", class.as_str()), ("mode", mode)]), count)
+        })
+        .collect::<Vec<_>>()
+    });
+    lost.into_iter().chain(shed).collect()
 }
 
 const ERRORS: [&str; 3] = ["timeout", "unavailable", "protocol"];
-
-/// The places of totals; the reasons come first, then the kinds of faults.
-const FAULT: usize = Undecided::ALL.len();
-const ERROR: usize = FAULT + ForwardedFault::ALL.len();
-const OPENED: usize = ERROR + ERRORS.len();
-const FALLBACK: usize = OPENED + 1;
-const EVICTED: usize = FALLBACK + 1;
-const DROPPED: usize = EVICTED + 1;
-const DISAGREED: usize = DROPPED + 1;
-const TOTALS: usize = DISAGREED + 1;
 
 impl ObservedState {
     pub(super) fn new(name: Name, clock: Arc<dyn Clock>, past: Arc<RecentEvents>) -> Self {
@@ -125,7 +98,7 @@ impl ObservedState {
             errors: Default::default(),
             dropped: Arc::default(),
             is_down: AtomicBool::new(false),
-            told: Mutex::new(ExportedTotals::nobody()),
+            told: Mutex::default(),
         }
     }
 
@@ -207,28 +180,32 @@ impl ObservedState {
 
     /// Exports the counts of the store and of all policies that have grown.
     pub(super) fn tell(self: &Arc<Self>, status: &StoreStatus) {
-        let mut totals = [0; TOTALS];
-        let counts = self.undecided.iter().chain(&self.faults);
-        for (total, count) in totals.iter_mut().zip(counts) {
-            *total = count.load(Ordering::Relaxed);
-        }
-        let errors = self.errors(status);
-        totals[ERROR..OPENED].copy_from_slice(&[errors.timeout, errors.unavailable, errors.protocol]);
-        let in_fallback = status.resilient.map_or(Duration::ZERO, |resilient| resilient.in_fallback);
-        totals[OPENED] = status.resilient.map_or(0, |resilient| resilient.opened);
-        totals[FALLBACK] = in_fallback.as_secs();
-        totals[EVICTED] = status.memory.map_or(0, |memory| memory.evictions);
-        totals[DROPPED] = self.events_dropped();
-        totals[DISAGREED] = status.disagreements;
-        let mut told = lock(&self.told);
-        told.tell(&totals, |total| total >= ERROR, |total| self.series(total));
-        drop(told);
+        let (store, errors, resilient) =
+            (("store", self.name.as_str()), self.errors(status), status.resilient);
+        let reasons = Undecided::ALL.iter().zip(&self.undecided);
+        let reasons = reasons.map(|(why, count)| (series(UNDECIDED, [("reason", why.as_str())]), count));
+        let faults = ForwardedFault::ALL.iter().zip(&self.faults);
+        let faults =
+            faults.map(|(fault, count)| (series(FORWARDED_FAULTS, [("fault", fault.as_str())]), count));
+        let rare = reasons.chain(faults).map(|(series, count)| (series, count.load(Ordering::Relaxed)));
+        let errors = ERRORS.into_iter().zip([errors.timeout, errors.unavailable, errors.protocol]);
+        let errors = errors.map(|(kind, count)| (series(STORE_ERRORS, [store, ("kind", kind)]), count));
+        let in_fallback = resilient.map_or(Duration::ZERO, |resilient| resilient.in_fallback);
+        let of_store = [
+            (BREAKER_OPENED, resilient.map_or(0, |resilient| resilient.opened)),
+            (FALLBACK_SECONDS, in_fallback.as_secs()),
+            (TABLE_EVICTIONS, status.memory.map_or(0, |memory| memory.evictions)),
+            (EVENTS_DROPPED, self.events_dropped()),
+            (DISAGREEMENTS, status.disagreements),
+        ];
+        let of_store = of_store.map(|(name, total)| (series(name, [store]), total));
+        let rare = rare.filter(|(_, count)| *count > 0);
+        lock(&self.told).tell(rare.chain(errors).chain(of_store).chain(self.routes.totals()));
         self.meters.all().iter().chain(&self.permit_meters.all()).for_each(|meter| meter.tell());
-        self.routes.tell();
         let (permits, mut exported) = (self.permits(), lock(&self.in_flight));
         exported.retain(|id, _| permits.iter().any(|limit| limit.id() == *id));
         for limit in &permits {
-            exported.entry(limit.id()).or_insert_with(ExportedPermits::new).tell(limit);
+            exported.entry(limit.id()).or_default().tell(permit_totals(limit));
         }
     }
 
@@ -247,22 +224,6 @@ impl ObservedState {
     pub(super) fn undecided(&self) -> Vec<(Undecided, u64)> {
         let counts = self.undecided.iter().map(|count| count.load(Ordering::Relaxed));
         Undecided::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0).collect()
-    }
-
-    fn series(&self, total: usize) -> Key {
-        let store = ("store", self.name.as_str());
-        match total {
-            OPENED => series(BREAKER_OPENED, [store]),
-            FALLBACK => series(FALLBACK_SECONDS, [store]),
-            EVICTED => series(TABLE_EVICTIONS, [store]),
-            DROPPED => series(EVENTS_DROPPED, [store]),
-            DISAGREED => series(DISAGREEMENTS, [store]),
-            error if error >= ERROR => series(STORE_ERRORS, [store, ("kind", ERRORS[error - ERROR])]),
-            fault if fault >= FAULT => {
-                series(FORWARDED_FAULTS, [("fault", ForwardedFault::ALL[fault - FAULT].as_str())])
-            }
-            reason => series(UNDECIDED, [("reason", Undecided::ALL[reason].as_str())]),
-        }
     }
 }
 
@@ -314,7 +275,6 @@ type RoutesByName = HashMap<String, Arc<RouteCounts>, RandomState>;
 struct RouteCounts {
     counts: Lanes<{ OUTCOMES.len() }>,
     durations: Timing,
-    told: Mutex<ExportedTotals<{ OUTCOMES.len() }>>,
 }
 
 impl Routes {
@@ -345,22 +305,24 @@ impl Routes {
         });
     }
 
-    /// Exports the counts that have grown.
-    pub(super) fn tell(&self) {
-        for (route, counted) in self.0.load().iter() {
-            let of = |outcome: usize| {
-                series(ROUTE_REQUESTS, [("route", &**route), ("result", OUTCOMES[outcome].as_str())])
-            };
-            let mut told = lock(&counted.told);
-            told.tell(&counted.counts.sums(), |outcome| OUTCOMES[outcome] <= Outcome::Denied, of);
-        }
+    /// The counts of requests, by series.
+    fn totals(&self) -> Vec<(Key, u64)> {
+        let routes = self.0.load();
+        let each = routes.iter().flat_map(|(route, counted)| {
+            OUTCOMES.into_iter().zip(counted.counts.sums()).map(|(outcome, count)| (&**route, outcome, count))
+        });
+        let shown = each.filter(|(_, outcome, count)| *count > 0 || *outcome <= Outcome::Denied);
+        let series_of = |route, outcome: Outcome| {
+            series(ROUTE_REQUESTS, [("route", route), ("result", outcome.as_str())])
+        };
+        shown.map(|(route, outcome, count)| (series_of(route, outcome), count)).collect()
     }
 }
 
 impl RouteCounts {
     fn of(route: &str) -> Self {
         let durations = Timing::of(series(ROUTE_DURATION, [("route", route)]));
-        Self { counts: Lanes::new(), durations, told: Mutex::new(ExportedTotals::nobody()) }
+        Self { counts: Lanes::new(), durations }
     }
 }
 
