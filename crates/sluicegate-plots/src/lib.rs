@@ -24,8 +24,10 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod bars;
+mod table;
 
 pub use self::bars::{Bars, grouped, outlines, part};
+pub use self::table::Table;
 
 /// The style of all plots, for the style sheet of a page.
 pub const STYLE: &str = include_str!("style.css");

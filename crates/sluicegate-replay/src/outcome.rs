@@ -312,19 +312,12 @@ pub enum KeyGroup {
     Session,
 }
 
-impl KeyGroup {
-    /// `network` or `session`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Network => "network",
-            Self::Session => "session",
-        }
-    }
-}
-
 impl fmt::Display for KeyGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        f.write_str(match self {
+            Self::Network => "network",
+            Self::Session => "session",
+        })
     }
 }
 
@@ -377,25 +370,6 @@ pub enum UnusualKind {
     Path,
     /// Many clients ask minute after minute at one rate, and make most of the traffic.
     Even,
-}
-
-impl UnusualKind {
-    /// `new_keys`, `network`, `agent`, `path` or `even`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::NewKeys => "new_keys",
-            Self::Network => "network",
-            Self::Agent => "agent",
-            Self::Path => "path",
-            Self::Even => "even",
-        }
-    }
-}
-
-impl fmt::Display for UnusualKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
 }
 
 // A suggested limit: [`Suggestion`].

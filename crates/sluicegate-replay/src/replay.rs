@@ -520,13 +520,6 @@ pub(crate) struct ReplaySettings {
     pub(crate) has_groups: bool,
 }
 
-impl ReplaySettings {
-    /// Whether a moment is in a span that is left out by hand.
-    pub(crate) fn leaves_out(&self, at_us: u64) -> bool {
-        self.without.iter().any(|(from, to)| (*from..*to).contains(&at_us))
-    }
-}
-
 impl Default for ReplaySettings {
     fn default() -> Self {
         Self {

@@ -34,11 +34,12 @@ const IV: usize = 16;
 pub(crate) struct Secret {
     forms: [u8; 32],
     keys: TextSeal,
-    results: TextSeal,
+    /// Seals the results of forms.
+    pub(crate) results: TextSeal,
 }
 
 /// Hides texts: SIV, a stream that begins with a hash of the hidden text.
-struct TextSeal {
+pub(crate) struct TextSeal {
     ivs: [u8; 32],
     streams: [u8; 32],
 }
@@ -89,16 +90,6 @@ impl Secret {
         blake3::keyed_hash(&self.forms, &[&until.to_le_bytes(), operator.as_bytes()].concat())
     }
 
-    /// Seals the result of a form as a word that only holders of the secret can read.
-    pub(crate) fn seal_result(&self, text: Vec<u8>) -> String {
-        self.results.seal(text)
-    }
-
-    /// The result that a word stands for, if it was sealed with this secret.
-    pub(crate) fn unseal_result(&self, word: &str) -> Option<Vec<u8>> {
-        self.results.unseal(word)
-    }
-
     /// Seals the key of a policy as a word that only holders of the secret can read. A key always has the same word.
     pub(crate) fn seal(&self, policy: &str, key: &Key) -> String {
         let kind = match key.kind() {
@@ -124,8 +115,8 @@ impl Secret {
 }
 
 impl TextSeal {
-    /// Seals a text as hexadecimal digits.
-    fn seal(&self, mut text: Vec<u8>) -> String {
+    /// Seals a text as hexadecimal digits, a word that only holders of the secret can read.
+    pub(crate) fn seal(&self, mut text: Vec<u8>) -> String {
         let iv = blake3::keyed_hash(&self.ivs, &text);
         let iv = &iv.as_bytes()[..IV];
         self.stream(iv, &mut text);
@@ -136,7 +127,7 @@ impl TextSeal {
         })
     }
 
-    fn unseal(&self, word: &str) -> Option<Vec<u8>> {
+    pub(crate) fn unseal(&self, word: &str) -> Option<Vec<u8>> {
         let digit = |byte: &u8| char::from(*byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
         let pairs = word.as_bytes().chunks(2);
         let bytes = pairs.map(|pair| match pair {
@@ -347,7 +338,7 @@ mod tests {
         let word = secret(1).seal("login", &Key::from("sk_live_51H"));
         assert_eq!(secret(1).unseal(&word), Some(("login".to_owned(), Key::from("sk_live_51H"))));
         assert!(!word.contains("736b5f6c697665"), "the bytes of the key are not in {word}");
-        assert_eq!((secret(2).unseal(&word), secret(1).unseal_result(&word)), (None, None));
+        assert_eq!((secret(2).unseal(&word), secret(1).results.unseal(&word)), (None, None));
         for at in 0..word.len() {
             let other = if &word[at..=at] == "0" { "1" } else { "0" };
             let forged = format!("{}{other}{}", &word[..at], &word[at + 1..]);

@@ -182,37 +182,6 @@ impl Evaluator {
         _ = self.limiter(row).reset(key).now();
     }
 
-    /// Whether these requests, each of which is one of these asks, may be decided in batches: none of them may give back units that the
-    /// next one could use.
-    pub(super) fn may_batch(&self, asks: &[RowAsk]) -> bool {
-        asks.iter().all(|ask| !self.limiters[ask.row].keeps_accounts.get())
-    }
-
-    /// Decides requests that come at once, each of which is one of these asks, in batches: in their order for each policy, whose
-    /// buckets no other policy sees.
-    pub(super) fn decide_at_once(&self, now_us: u64, asks: &[RowAsk], verdicts: &mut [Verdict]) {
-        self.set(now_us);
-        let shares = |place: &usize| self.limiters[asks[*place].row].shares;
-        let mut places: Vec<usize> = (0..asks.len()).collect();
-        places.sort_by_key(shares);
-        let alike = |one: &usize, next: &usize| {
-            let [one, next] = [one, next].map(|place| &asks[*place]);
-            (one.row, &one.quotas) == (next.row, &next.quotas)
-        };
-        for batch in places.chunk_by(alike) {
-            let Some(limiter) = self.limiter_for(&asks[batch[0]]) else {
-                batch.iter().for_each(|place| verdicts[*place] = Verdict::Rejected(None));
-                continue;
-            };
-            for place in batch {
-                verdicts[*place] = match limiter.check(&asks[*place].key).cost(asks[*place].cost).now() {
-                    Ok(Ok(decision)) if !decision.is_allowed() => rejected(&decision, 0),
-                    _ => Verdict::Room,
-                };
-            }
-        }
-    }
-
     /// Decides a request as a service does: the enforced policies together, then each that is only tried out. Units that the response gives
     /// back are given back at once.
     ///
@@ -361,7 +330,7 @@ impl OtherAlgorithm {
     pub(super) fn new(algorithm: Algorithm, all: &[RowTally], limits: &Limits) -> Result<Self, ReplayError> {
         let mut policies: Vec<Policy> = Vec::new();
         let rows = all.iter().enumerate().map(|(number, row)| {
-            let (policy, drops_burst) = under(algorithm, number, &row.policy);
+            let (policy, drops_burst) = under(algorithm, number, &row.figures.policy);
             let place = policy.map(|policy| {
                 policies.push(policy);
                 policies.len() - 1

@@ -162,24 +162,15 @@ pub struct Compared {
 /// It grows with the keys and the minutes of its row, and with nothing else.
 #[derive(Debug)]
 pub(super) struct RowTally {
-    pub(super) name: String,
+    pub(super) figures: RuleFigures,
     /// The place of the limit among all.
     pub(super) limit: usize,
-    pub(super) policy: Policy,
-    pub(super) group: Option<KeyGroup>,
-    pub(super) asked: u64,
-    pub(super) rejected: u64,
-    pub(super) rejected_otherwise: u64,
-    own_quotas: u64,
     /// The last quotas of each key that had its own, by their number.
     brought: HashMap<u32, u32>,
     /// The figures of each key, by its number.
     per_key: Vec<PerKey>,
     /// The number of key-minutes with each count of requests.
     crowds: Vec<u64>,
-    minutes: Vec<RuleMinute>,
-    shortest_us: Option<u64>,
-    longest_us: Option<u64>,
 }
 
 /// The figures of a key: four numbers, so that all of them are in the line of memory that [`glance`](Tally::glance) has read. They end at
@@ -199,29 +190,29 @@ const LARGEST_CROWD: usize = 1 << 20;
 
 impl RowTally {
     /// A row without requests.
-    pub(super) fn new(name: String, limit: usize, policy: Policy) -> Self {
-        Self {
+    pub(super) fn new(name: String, limit: usize, policy: Policy, group: Option<KeyGroup>) -> Self {
+        let figures = RuleFigures {
             name,
-            limit,
             policy,
-            group: None,
+            group,
             asked: 0,
             rejected: 0,
-            rejected_otherwise: 0,
             own_quotas: 0,
-            brought: HashMap::new(),
-            per_key: Vec::new(),
-            crowds: Vec::new(),
+            rejected_otherwise: None,
+            keys: 0,
+            rejected_keys: 0,
+            worst: None,
+            shortest_wait: None,
+            longest_wait: None,
+            top: Vec::new(),
+            per_minute: Distribution::default(),
             minutes: Vec::new(),
-            shortest_us: None,
-            longest_us: None,
-        }
-    }
-
-    /// The row of a group of keys.
-    pub(super) fn of_group(mut self, group: KeyGroup) -> Self {
-        self.group = Some(group);
-        self
+            compared: Vec::new(),
+            suggestion: None,
+            no_suggestion: None,
+            frontier: None,
+        };
+        Self { figures, limit, brought: HashMap::new(), per_key: Vec::new(), crowds: Vec::new() }
     }
 
     /// A number out of the figures of a key, to bring them into the cache.
@@ -231,9 +222,9 @@ impl RowTally {
 
     /// Counts an ask that was decided at this time, by the numbers of its key and of its quotas.
     pub(super) fn count(&mut self, (key, quotas): (u32, u32), at_us: u64, verdict: Verdict) {
-        let index = key as usize;
+        let (index, figures) = (key as usize, &mut self.figures);
         if quotas != OWN_OF_ROW {
-            self.own_quotas += 1;
+            figures.own_quotas += 1;
             self.brought.insert(key, quotas);
         } else if !self.brought.is_empty() {
             self.brought.remove(&key);
@@ -251,11 +242,11 @@ impl RowTally {
         }
         known.in_minute += 1;
         known.asked = known.asked.saturating_add(1);
-        self.asked += 1;
-        if self.minutes.last().is_none_or(|last| last.at_us != minute * MINUTE_US) {
-            self.minutes.push(RuleMinute { at_us: minute * MINUTE_US, asked: 0, rejected: 0 });
+        figures.asked += 1;
+        if figures.minutes.last().is_none_or(|last| last.at_us != minute * MINUTE_US) {
+            figures.minutes.push(RuleMinute { at_us: minute * MINUTE_US, asked: 0, rejected: 0 });
         }
-        let last = self.minutes.last_mut();
+        let last = figures.minutes.last_mut();
         let is_rejected = matches!(verdict, Verdict::Rejected(_));
         if let Some(last) = last {
             last.asked += 1;
@@ -263,10 +254,10 @@ impl RowTally {
         }
         if let Verdict::Rejected(wait) = verdict {
             known.rejected = known.rejected.saturating_add(1);
-            self.rejected += 1;
-            if let Some(wait) = wait {
-                self.shortest_us = Some(self.shortest_us.map_or(wait, |known| known.min(wait)));
-                self.longest_us = self.longest_us.max(Some(wait));
+            figures.rejected += 1;
+            if let Some(wait) = wait.map(Duration::from_micros) {
+                figures.shortest_wait = Some(figures.shortest_wait.map_or(wait, |known| known.min(wait)));
+                figures.longest_wait = figures.longest_wait.max(Some(wait));
             }
         }
     }
@@ -281,10 +272,11 @@ impl RowTally {
         for known in &self.per_key {
             crowded(&mut self.crowds, known.in_minute);
         }
-        let seen = self.per_key.iter().filter(|known| known.asked > 0).count() as u64;
+        let mut figures = self.figures;
+        figures.keys = self.per_key.iter().filter(|known| known.asked > 0).count() as u64;
         let mut heaviest: Vec<(u32, PerKey)> = (0..).zip(self.per_key).collect();
         heaviest.retain(|(_, known)| known.rejected > 0);
-        let rejected_keys = heaviest.len() as u64;
+        figures.rejected_keys = heaviest.len() as u64;
         // Among equal keys, the one that came first is listed first.
         heaviest.sort_unstable_by_key(|(key, known)| (Reverse((known.rejected, known.asked)), *key));
         let top = heaviest.iter().take(top).zip(1..).map(|((number, known), place)| RejectedKey {
@@ -293,29 +285,14 @@ impl RowTally {
             rejected: known.rejected.into(),
             quotas: self.brought.get(number).and_then(|own| brought.quotas(*own)).map(|own| own.to_string()),
         });
-        let worst = self.minutes.iter().rev().max_by_key(|minute| minute.rejected);
+        figures.top = top.collect();
+        let worst = figures.minutes.iter().rev().max_by_key(|minute| minute.rejected);
         let worst = worst.filter(|worst| worst.rejected > 0);
-        RuleFigures {
-            top: top.collect(),
-            asked: self.asked,
-            rejected: self.rejected,
-            own_quotas: self.own_quotas,
-            rejected_otherwise: has_other.then_some(self.rejected_otherwise),
-            keys: seen,
-            rejected_keys,
-            worst: worst.map(|worst| Worst { at_us: worst.at_us, per_minute: worst.rejected }),
-            shortest_wait: self.shortest_us.map(Duration::from_micros),
-            longest_wait: self.longest_us.map(Duration::from_micros),
-            per_minute: distribution(&self.crowds),
-            minutes: self.minutes,
-            compared: Vec::new(),
-            suggestion: None,
-            no_suggestion: None,
-            frontier: None,
-            group: self.group,
-            name: self.name,
-            policy: self.policy,
-        }
+        figures.worst = worst.map(|worst| Worst { at_us: worst.at_us, per_minute: worst.rejected });
+        let otherwise = figures.rejected_otherwise.unwrap_or(0);
+        figures.rejected_otherwise = has_other.then_some(otherwise);
+        figures.per_minute = distribution(&self.crowds);
+        figures
     }
 }
 
@@ -357,7 +334,7 @@ mod tests {
     #[test]
     fn crowds_are_counted_per_key_and_minute() {
         let policy = Policy::gcra("p", "5/min").build().unwrap();
-        let mut tally = RowTally::new("rule".to_owned(), 0, policy);
+        let mut tally = RowTally::new("rule".to_owned(), 0, policy, None);
         // One key comes three times in a minute and once in the next, ten others come once.
         for at_us in [0, 1, 2, MINUTE_US] {
             tally.count((0, OWN_OF_ROW), at_us, Verdict::Room);

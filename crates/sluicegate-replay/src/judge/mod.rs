@@ -97,8 +97,8 @@ impl LogEvaluation {
         let (limits, brought) = (rows.limits.clone(), rows.brought.clone());
         let rows = named.into_iter().map(counted).collect::<Result<Vec<RowTally>, ReplayError>>()?;
         let giving = || rows.iter().enumerate().filter(|(_, row)| limits.may_give_back(row.limit));
-        let policies = || rows.iter().map(|row| &row.policy);
-        let groups = || (0..rows.len()).filter(|row| rows[*row].group.is_some());
+        let policies = || rows.iter().map(|row| &row.figures.policy);
+        let groups = || (0..rows.len()).filter(|row| rows[*row].figures.group.is_some());
         let evaluator = || {
             let evaluator = Evaluator::new(policies()).map_err(ReplayError::limits)?;
             giving().for_each(|(row, _)| evaluator.keep_accounts(row));
@@ -177,13 +177,14 @@ impl LogEvaluation {
             let request_number = self.record.as_mut().map(LogRecord::request);
             let client = request.came.client;
             self.cells.count(at_us, request.came);
-            let is_left_out = self.settings.leaves_out(at_us) || self.cells.is_left_out(client);
+            let is_left_out = self.settings.without.iter().any(|(from, to)| (*from..*to).contains(&at_us))
+                || self.cells.is_left_out(client);
             let kind = if is_left_out { AskKind::LeftOut } else { AskKind::Ordinary };
             for (place, ask) in second.asks(request) {
                 let number = ask.row as usize;
                 let row = &mut self.rows[number];
                 if matches!(others.get(place), Some(Verdict::Rejected(_))) {
-                    row.rejected_otherwise += 1;
+                    *row.figures.rejected_otherwise.get_or_insert(0) += 1;
                 }
                 if verdicts[place] == Verdict::NotAsked {
                     continue;
@@ -240,12 +241,12 @@ impl LogEvaluation {
 fn counted(row: CountedRow) -> Result<RowTally, ReplayError> {
     let CountedRow { name, limit, limiter, group } = row;
     let policy = limiter.policy().as_ref().clone();
-    let Some(group) = group else { return Ok(RowTally::new(name, limit, policy)) };
+    let Some(group) = group else { return Ok(RowTally::new(name, limit, policy, None)) };
     // Names are bounded; a dot is part of no other name that is so long.
     let own = format!("{:.50}.{group}", policy.name());
     let copy = copy(&policy, &own, policy.algorithm(), &quotas_of(&policy));
     let copy = copy.map_err(ReplayError::limits)?.in_mode(PolicyMode::Shadow);
-    Ok(RowTally::new(name, limit, copy).of_group(group))
+    Ok(RowTally::new(name, limit, copy, Some(group)))
 }
 
 #[cfg(test)]

@@ -183,16 +183,8 @@ impl Judge {
     pub(super) fn forgotten(&self, within: WithinSecond) -> u64 {
         match self {
             Self::StateTables(_) => 0,
-            Self::Evaluators(evaluators) => evaluator(evaluators, within).forgotten(),
+            Self::Evaluators(evaluators) => evaluators[within as usize].forgotten(),
         }
-    }
-}
-
-/// The store of this way.
-fn evaluator([spread, together]: &[Evaluator; 2], within: WithinSecond) -> &Evaluator {
-    match within {
-        WithinSecond::Spread => spread,
-        WithinSecond::Together => together,
     }
 }
 
@@ -241,8 +233,7 @@ impl Second {
 
     /// Decides all requests with whole seconds taken in this way. `gives_back` says for a row and a status whether its limit gives back.
     ///
-    /// `verdicts` is filled with one verdict for each ask, in their order. Where all requests came at one moment and each asks one row, a
-    /// store decides them in batches, which finds their buckets together.
+    /// `verdicts` is filled with one verdict for each ask, in their order.
     pub(super) fn decide(
         &self,
         within: WithinSecond,
@@ -259,26 +250,13 @@ impl Second {
                 }
                 return;
             }
-            Judge::Evaluators(evaluators) => evaluator(evaluators, within),
+            Judge::Evaluators(evaluators) => &evaluators[within as usize],
         };
-        if let Some(at_us) = self.moment().filter(|_| within == WithinSecond::Together)
-            && evaluator.may_batch(&self.named)
-        {
-            return evaluator.decide_at_once(at_us, &self.named, verdicts);
-        }
         for (at_us, request) in self.requests(within) {
             let given_back = |row| gives_back(row, request.came.status);
             let place = request.begin..request.end;
             evaluator.decide(at_us, &self.named[place.clone()], given_back, &mut verdicts[place]);
         }
-    }
-
-    /// The time of all requests, if they share it and none asks more than one row.
-    fn moment(&self) -> Option<u64> {
-        let at_us = self.requests.first()?.came.at_us;
-        let is_plain =
-            |request: &SecondRequest| request.came.at_us == at_us && request.end - request.begin <= 1;
-        self.requests.iter().all(is_plain).then_some(at_us)
     }
 }
 
@@ -343,11 +321,7 @@ impl StateTables {
         asks: &[NumberedAsk],
         verdicts: &mut [Verdict],
     ) {
-        let way = match within {
-            WithinSecond::Spread => 0,
-            WithinSecond::Together => 1,
-        };
-        let mut passes = true;
+        let (way, mut passes) = (within as usize, true);
         for (ask, verdict) in asks.iter().zip(&mut *verdicts).filter(|(ask, _)| ask.is_enforced) {
             *verdict = self.book(ask).verdict(way, ask, now_us);
             passes &= *verdict == Verdict::Room;

@@ -7,7 +7,7 @@
 //! crate. Tables carry the heads of their columns at each cell, so that a narrow screen can show rows as lists.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use sluicegate_plots::{Bars, outlines};
+use sluicegate_plots::{Bars, Table, outlines};
 
 use crate::judge::{Compared, MINUTE_US, RuleFigures, RuleMinute};
 use crate::outcome::ReplayOutcome;
@@ -56,6 +56,20 @@ impl ReplayOutcome {
     fn summary(&self) -> Markup {
         let remarks = self.remarks();
         let shown = remarks.len() - self.lines.shown.len();
+        let table = Table::of(self.rules.iter().enumerate())
+            .text("Rule, policy", |(number, rule)| {
+                html! { a href=(format!("#rule-{number}")) { (rule.name) } small { (rule.policy.name()) ": " (quota(rule)) } }
+            })
+            .number("Asked", |(_, rule)| html! { (rule.asked) })
+            .number("Rejected", |(_, rule)| html! { (rule.rejected) small { (self.otherwise(rule)) } })
+            .number("Keys", |(_, rule)| html! { (rule.keys) })
+            .number("Rejected keys", |(_, rule)| html! { (rule.rejected_keys) })
+            .text("Worst minute", |(_, rule)| html! { (worst(rule)) })
+            .number("Waits", |(_, rule)| html! { (waits(rule)) })
+            .text("Suggestion", |(_, rule)| {
+                html! { @match &rule.suggestion { Some(found) => (quotas(&found.policy)), None => "-" } }
+            })
+            .draw();
         html! {
             section {
                 p.sentence { (self.sentence()) }
@@ -64,31 +78,7 @@ impl ReplayOutcome {
                     ul.remarks { @for found in &self.unusual { li { (unusual(found)) } } }
                 }
                 ul.remarks { @for remark in &remarks[..shown] { li { (remark) } } }
-                table {
-                    thead { tr {
-                        th { "Rule, policy" } th.number { "Asked" } th.number { "Rejected" } th.number { "Keys" }
-                        th.number { "Rejected keys" } th { "Worst minute" } th.number { "Waits" } th { "Suggestion" }
-                    } }
-                    tbody {
-                        @for (number, rule) in self.rules.iter().enumerate() {
-                            tr {
-                                th { a href=(format!("#rule-{number}")) { (rule.name) } small { (rule.policy.name()) ": " (quota(rule)) } }
-                                td.number data-label="Asked" { (rule.asked) }
-                                td.number data-label="Rejected" { (rule.rejected) small { (self.otherwise(rule)) } }
-                                td.number data-label="Keys" { (rule.keys) }
-                                td.number data-label="Rejected keys" { (rule.rejected_keys) }
-                                td data-label="Worst minute" { (worst(rule)) }
-                                td.number data-label="Waits" { (waits(rule)) }
-                                td data-label="Suggestion" {
-                                    @match &rule.suggestion {
-                                        Some(found) => { (quotas(&found.policy)) },
-                                        None => "-",
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
+                (table)
             }
         }
     }
@@ -153,25 +143,15 @@ impl ReplayOutcome {
     }
 
     fn not_understood(&self) -> Markup {
-        html! {
-            @if self.lines.not_understood > 0 {
-                section {
-                    h2 { "Not understood: " (counted(self.lines.not_understood, "line")) }
-                    table {
-                        thead { tr { th { "Line" } th { "Why" } th { "It begins" } } }
-                        tbody {
-                            @for line in &self.lines.shown {
-                                tr {
-                                    th { (self.place(line)) }
-                                    td data-label="Why" { (line.reason) }
-                                    td data-label="It begins" { @match &line.begins { Some(line) => { code { (line) } }, None => "-" } }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
+        let title = format!("Not understood: {}", counted(self.lines.not_understood, "line"));
+        Table::of(&self.lines.shown)
+            .text("Line", |line| html! { (self.place(line)) })
+            .text("Why", |line| html! { (line.reason) })
+            .text(
+                "It begins",
+                |line| html! { @match &line.begins { Some(line) => { code { (line) } }, None => "-" } },
+            )
+            .section("not-understood", &title)
     }
 }
 
@@ -201,20 +181,11 @@ fn around(minutes: &[RuleMinute], at_us: u64) -> Vec<RuleMinute> {
 fn per_minute(rule: &RuleFigures) -> Markup {
     let rows = marks(rule);
     let largest = rows.iter().map(|(_, at)| *at).max().unwrap_or(0);
-    html! {
-        table.marks {
-            thead { tr { th { "Minutes in which a key came" } th.number { "Requests at most" } th { } } }
-            tbody {
-                @for (name, at) in rows {
-                    tr {
-                        th { (name) }
-                        td.number data-label="Requests at most" { (at) }
-                        td { (part(at, largest, if name == LIMIT { "rejected" } else { "allowed" })) }
-                    }
-                }
-            }
-        }
-    }
+    Table::of(rows)
+        .text("Minutes in which a key came", |(name, _)| html! { (name) })
+        .number("Requests at most", |(_, at)| html! { (at) })
+        .text("", |(name, at)| part(*at, largest, if *name == LIMIT { "rejected" } else { "allowed" }))
+        .draw()
 }
 
 /// The name of the row of the limit.
@@ -235,25 +206,19 @@ fn marks(rule: &RuleFigures) -> Vec<(&'static str, u64)> {
 
 fn compared(rule: &RuleFigures) -> Markup {
     let largest = rule.compared.iter().filter_map(|compared| compared.rejected.as_ref().ok()).max();
+    let table = Table::of(&rule.compared)
+        .text("Algorithm", |compared| {
+            html! { (compared.algorithm) @if compared.drops_burst { small { "without the burst, which it does not know" } } }
+        })
+        .number("Rejected", |compared| html! { @match &compared.rejected { Ok(rejected) => (rejected), Err(_) => "-" } })
+        .text("", |compared| match &compared.rejected {
+            Ok(rejected) => part(*rejected, largest.copied().unwrap_or(0), "rejected"),
+            Err(why) => html! { (why) },
+        })
+        .draw();
     html! {
         h3 { "The same quotas under each algorithm, alone" }
-        table {
-            thead { tr { th { "Algorithm" } th.number { "Rejected" } th { } } }
-            tbody {
-                @for compared in &rule.compared {
-                    tr {
-                        th { (compared.algorithm) @if compared.drops_burst { small { "without the burst, which it does not know" } } }
-                        @match &compared.rejected {
-                            Ok(rejected) => {
-                                td.number data-label="Rejected" { (rejected) }
-                                td { (part(*rejected, largest.copied().unwrap_or(0), "rejected")) }
-                            }
-                            Err(why) => { td.number data-label="Rejected" { "-" } td { (why) } }
-                        }
-                    }
-                }
-            }
-        }
+        (table)
     }
 }
 
@@ -261,34 +226,24 @@ fn suggestion(found: &crate::Suggestion, span: Option<&str>) -> Markup {
     html! {
         div.found {
             h3 { "Suggestion for at most " (found.share) ": " (quotas(&found.policy)) }
-            p {
-                "Alone it rejects " b { (counted(found.rejected, "request")) }
-                @if found.uncertainty > 0 { " (give or take " (found.uncertainty) ")" }
-                " of " b { (counted(found.rejected_keys, "key")) } "; no higher limit rejects more than the share. "
-                @if let Some(together) = found.together { "Beside the other suggestions it rejects " b { (together) } ". " }
-                @if found.step > 1 { "Limits were looked at in steps of " (found.step) "." }
-                @if let Some(side) = &found.unusual { "It is " (not_learned(side, span)) "." }
-            }
+            p { (table::suggestion(found)) "." @if let Some(side) = &found.unusual { " It is " (not_learned(side, span)) "." } }
         }
     }
 }
 
 fn offenders(rule: &RuleFigures) -> Markup {
+    let table = Table::of(&rule.top)
+        .text(
+            "Key",
+            |key| html! { span.key { (key.key) } @if let Some(own) = &key.quotas { small { (own) } } },
+        )
+        .number("Asked", |key| html! { (key.asked) })
+        .number("Rejected", |key| html! { (key.rejected) })
+        .text("Rejected part of its requests", |key| part(key.rejected, key.asked, "rejected"))
+        .draw();
     html! {
         h3 { "Keys with the most rejections" }
-        table {
-            thead { tr { th { "Key" } th.number { "Asked" } th.number { "Rejected" } th { "Rejected part of its requests" } } }
-            tbody {
-                @for key in &rule.top {
-                    tr {
-                        th.key { (key.key) @if let Some(own) = &key.quotas { small { (own) } } }
-                        td.number data-label="Asked" { (key.asked) }
-                        td.number data-label="Rejected" { (key.rejected) }
-                        td { (part(key.rejected, key.asked, "rejected")) }
-                    }
-                }
-            }
-        }
+        (table)
     }
 }
 

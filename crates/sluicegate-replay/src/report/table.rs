@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use maud::{Markup, html};
+use sluicegate_plots::Table;
 
 use crate::judge::RuleFigures;
 use crate::outcome::{
@@ -323,6 +324,15 @@ pub(super) fn figure(rule: &RuleFigures, frontier: &Frontier) -> Markup {
     }
     let is_marked = |point: &&FrontierPoint| knees.contains(point) || Some(point.limit) == suggested;
     let (wide, tall) = (LEFT + SIDE + 90, SIDE + 8 + BELOW);
+    let table = Table::of(points)
+        .text("Limit", |point| {
+            html! { (point.limit) @if knees.contains(point) { " (knee)" } @if Some(point.limit) == suggested { " (suggested)" } }
+        })
+        .number("Ordinary rejected", |point| html! { (percent(point.ordinary, *ordinary)) })
+        .number("Ordinary keys", |point| html! { (point.ordinary.keys) " of " (ordinary.keys) })
+        .number("Unusual rejected", |point| html! { (percent(point.unusual, *unusual)) })
+        .number("Unusual keys", |point| html! { (point.unusual.keys) " of " (unusual.keys) })
+        .draw();
     html! {
         figure.frontier {
             figcaption { "Rejected of " (ordinary.requests) " ordinary requests (across) and of " (unusual.requests) " unusual ones (up), by limit" }
@@ -345,18 +355,7 @@ pub(super) fn figure(rule: &RuleFigures, frontier: &Frontier) -> Markup {
             }
             details {
                 summary { "All limits as a table" }
-                table {
-                    thead { tr { th.number { "Limit" } th.number { "Ordinary rejected" } th.number { "Ordinary keys" } th.number { "Unusual rejected" } th.number { "Unusual keys" } } }
-                    tbody {
-                        @for point in points {
-                            tr {
-                                th.number { (point.limit) @if knees.contains(point) { " (knee)" } @if Some(point.limit) == suggested { " (suggested)" } }
-                                (cells("Ordinary rejected", "Ordinary keys", point.ordinary, *ordinary))
-                                (cells("Unusual rejected", "Unusual keys", point.unusual, *unusual))
-                            }
-                        }
-                    }
-                }
+                (table)
             }
         }
     }
@@ -364,10 +363,3 @@ pub(super) fn figure(rule: &RuleFigures, frontier: &Frontier) -> Markup {
 
 /// The whole, in the parts that [`Counted::part`] counts in.
 const WHOLE: u64 = 1_000_000_000;
-
-fn cells(requests: &str, keys: &str, rejected: Counted, all: Counted) -> Markup {
-    html! {
-        td.number data-label=(requests) { (percent(rejected, all)) }
-        td.number data-label=(keys) { (rejected.keys) " of " (all.keys) }
-    }
-}

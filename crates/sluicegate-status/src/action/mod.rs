@@ -7,7 +7,6 @@ mod input;
 
 pub(crate) use self::input::{ActionFault, Face, Input};
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -46,9 +45,7 @@ pub(crate) async fn act(
 ) -> Result<Done, ActionFault> {
     match input.verb.as_deref().unwrap_or_default() {
         "look-up" => look_up(scope, secret, input).await.map(Done::LookedUp),
-        "reset" => act_on_key(scope, secret, operator, KeyAction::Reset, input).await,
-        "suspend" => act_on_key(scope, secret, operator, KeyAction::Suspend, input).await,
-        "release" => act_on_key(scope, secret, operator, KeyAction::Release, input).await,
+        verb @ ("reset" | "suspend" | "release") => act_on_key(scope, secret, operator, verb, input).await,
         "give" => give(scope, secret, operator, input).await,
         "change" => change(scope, operator, input).await.map(Done::Changed),
         "withdraw" => withdraw(scope, operator, input).await.map(Done::Changed),
@@ -141,42 +138,31 @@ fn request(pretended: &Pretended) -> Result<Request<()>, &'static str> {
 // The answer is the key's status afterwards, from a separate peek. In a flood it may differ from the state right after the action, and
 // the operator needs the current state.
 
-/// An action on a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KeyAction {
-    /// Makes its buckets of one policy full again.
-    Reset,
-    /// Refuses it outright, for a time.
-    Suspend,
-    /// Ends its suspension, and forgets its refusals.
-    Release,
-}
-
-/// Does the action.
+/// Resets a key, which makes its buckets of one policy full again; suspends it for a time; or releases it, which forgets its refusals, too.
 async fn act_on_key(
     scope: &Scope,
     secret: &Secret,
     operator: &str,
-    action: KeyAction,
+    verb: &str,
     input: &Input,
 ) -> Result<Done, ActionFault> {
     let (limiter, key) = one(LookupTarget::of(scope, secret, input).await?, input.policy.as_deref(), scope)?;
     let policy = limiter.policy();
-    let done = match action {
-        KeyAction::Reset => {
-            let reset = limiter.reset(&key).await?;
-            tracing::info!(target: "sluicegate::audit", by = operator, policy = policy.name(), key = key.shown(), "{action}");
-            reset
+    let (done, decision) = match verb {
+        "reset" => {
+            let (done, reset) = ("the key is reset", limiter.reset(&key).await?);
+            tracing::info!(target: "sluicegate::audit", by = operator, policy = policy.name(), key = key.shown(), "{done}");
+            (done, reset)
         }
-        KeyAction::Suspend => {
+        "suspend" => {
             let lasts = input.span()?.unwrap_or_else(|| usual_span(&policy));
-            limiter.suspensions().by(operator).suspend(&key, lasts).await?
+            ("the key is suspended", limiter.suspensions().by(operator).suspend(&key, lasts).await?)
         }
-        KeyAction::Release => limiter.suspensions().by(operator).release(&key).await?,
+        _ => ("the key is released", limiter.suspensions().by(operator).release(&key).await?),
     };
     // The page shows how the key stands now, with all its limits.
-    drop(done);
-    Ok(Done::Acted(action.to_string(), by_key(scope, secret, &limiter, &key).await?))
+    drop(decision);
+    Ok(Done::Acted(done.to_owned(), by_key(scope, secret, &limiter, &key).await?))
 }
 
 /// The key of the named policy, among those that a request would meet.
@@ -198,16 +184,6 @@ fn one(target: LookupTarget, policy: Option<&str>, scope: &Scope) -> Result<(Rat
         Some(policy) => ActionFault::bad(format!("the request does not meet policy {policy:?}")),
         None => ActionFault::bad("say by policy which of the request's keys is meant"),
     })
-}
-
-impl fmt::Display for KeyAction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Reset => "the key is reset",
-            Self::Suspend => "the key is suspended",
-            Self::Release => "the key is released",
-        })
-    }
 }
 
 // Giving quotas to one key for a time: [`give`].

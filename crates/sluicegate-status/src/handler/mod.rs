@@ -418,11 +418,11 @@ impl FormResult {
     /// The result in this address, for this operator and at this time.
     fn at(uri: &Uri, secret: &Secret, (operator, now_seconds): (&str, u64)) -> Option<Self> {
         let word = uri.query()?.split('&').find_map(|part| part.strip_prefix(NAME))?;
-        let outcome: Self = serde_json::from_slice(&secret.unseal_result(word)?).ok()?;
+        let outcome: Self = serde_json::from_slice(&secret.results.unseal(word)?).ok()?;
         (outcome.operator == operator && now_seconds < outcome.until_seconds).then_some(outcome)
     }
 
     fn sealed(&self, secret: &Secret) -> Option<String> {
-        serde_json::to_vec(self).ok().map(|text| secret.seal_result(text))
+        serde_json::to_vec(self).ok().map(|text| secret.results.seal(text))
     }
 }

@@ -5,9 +5,9 @@
 
 use maud::{Markup, PreEscaped, html};
 use sluicegate_observed::Minute;
-use sluicegate_plots::Bars;
+use sluicegate_plots::{Bars, Table};
 
-use crate::document::html::parts::{Table, by_reference, field, hidden, withdraw, written};
+use crate::document::html::parts::{by_reference, field, hidden, withdraw, written};
 use crate::document::{BudgetShown, GivenQuotas, GivenShown, OverrideShown, PolicyStatus, Tighter, shape};
 
 /// The number of minutes that a bar of the hour covers.
@@ -28,44 +28,32 @@ pub(super) fn policies_section(policies: &[PolicyStatus], token: Option<&str>) -
 }
 
 fn policies_table(policies: &[PolicyStatus], token: Option<&str>) -> Markup {
-    const ALLOWED: &str = "let in per second";
-    const REFUSED: &str = "refused per second";
-    const WAITING: &str = "waiting for a turn";
-    const HOUR: &str = "last hour";
-    const NEAR: &str = "close to the limit";
-    const SUSPENDED: &str = "suspended keys";
     Table::of(policies)
         .text("policy", |policy| html! { (policy.name) })
         .text("quota", |policy| quota(policy, token))
         .meaning(
-            "quota",
             "The limit per period for each key, and the algorithm that counts it. In shadow, a policy counts and refuses nothing.",
         )
-        .number(ALLOWED, |policy| html! { (shape::rate(policy.allowed())) })
+        .number("let in per second", |policy| html! { (shape::rate(policy.allowed())) })
         .meaning(
-            ALLOWED,
             "Requests that this policy and all others of the request let in, as the mean of the last ten seconds. A request that asks several policies is in the row of each, so the column has no sum.",
         )
-        .number(REFUSED, |policy| refused(policy))
+        .number("refused per second", |policy| refused(policy))
         .meaning(
-            REFUSED,
             "Requests that this policy refused, as the mean of the last ten seconds. Below: those of them that it refused only because the store did not answer; and requests for which it had room, but which another policy refused.",
         )
-        .number(WAITING, |policy| html! { (shape::count(policy.waiting)) })
-        .meaning(WAITING, "Requests that are held back now until their turn comes.")
-        .plots(HOUR, |policy| bars(&policy.name, policy.is_shadow(), &policy.hour().collect::<Vec<_>>()))
+        .number("waiting for a turn", |policy| html! { (shape::count(policy.waiting)) })
+        .meaning("Requests that are held back now until their turn comes.")
+        .plots("last hour", |policy| bars(&policy.name, policy.is_shadow(), &policy.hour().collect::<Vec<_>>()))
         .meaning(
-            HOUR,
             "Requests of each two minutes: let in, refused by this policy, by another one, and for an outage of the store. The scale is that of the policy, and the last bar has the current minute.",
         )
-        .number(NEAR, |policy| html! { (shape::percent(policy.near_share)) })
+        .number("close to the limit", |policy| html! { (shape::percent(policy.near_share)) })
         .meaning(
-            NEAR,
             "The part of the requests let in during the last hour that left their key less than a fifth of its quota.",
         )
-        .number(SUSPENDED, |policy| html! { (shape::count(policy.suspended_seen)) })
+        .number("suspended keys", |policy| html! { (shape::count(policy.suspended_seen)) })
         .meaning(
-            SUSPENDED,
             "Keys that were refused in the last minute because they are suspended: after too many refusals, or by an operator.",
         )
         .forms("change for a time", token, |policy, token| change(policy, token))

@@ -5,9 +5,9 @@ use sluicegate_core::policy::PolicyMode;
 use sluicegate_core::support::ceil_millis;
 use sluicegate_in_flight::{AdaptiveMoment, AdaptiveStatus, SharedStatus};
 use sluicegate_observed::InFlightSnapshot;
-use sluicegate_plots::Bars;
+use sluicegate_plots::{Bars, Table};
 
-use crate::document::html::parts::{Table, field, hidden};
+use crate::document::html::parts::{field, hidden};
 use crate::document::html::policies;
 use crate::document::{NamedLimit, RoomShown, shape};
 
@@ -150,22 +150,17 @@ fn bars(NamedLimit { name, status }: &NamedLimit<AdaptiveStatus>) -> Markup {
 
 /// The limits in flight whose permits instances share.
 pub(super) fn shared_section(limits: &[NamedLimit<SharedStatus>]) -> Markup {
-    const HERE: &str = "under way here";
-    const IN_ALL: &str = "on all instances";
-    const WAITING: &str = "waiting here";
-    const HEARTBEAT: &str = "heartbeat";
-    const LOST: &str = "lost permits";
     Table::of(limits)
         .text("limit", |NamedLimit { name, status }| {
             html! { (name) " " small { (shape::count(status.permits)) " for each key" } }
         })
-        .number(HERE, |NamedLimit { status, .. }| {
+        .number("under way here", |NamedLimit { status, .. }| {
             html! {
                 span { (shape::count(status.in_use)) @if status.keys > 1 { " for " (shape::count(status.keys)) " keys" } }
             }
         })
-        .meaning(HERE, "Requests that this instance serves now, each with a permit.")
-        .number(IN_ALL, |NamedLimit { status, .. }| {
+        .meaning("Requests that this instance serves now, each with a permit.")
+        .number("on all instances", |NamedLimit { status, .. }| {
             html! {
                 span {
                     @if status.in_use == 0 { "not known here" }
@@ -177,19 +172,16 @@ pub(super) fn shared_section(limits: &[NamedLimit<SharedStatus>]) -> Markup {
             }
         })
         .meaning(
-            IN_ALL,
             "Permits that are out on all instances, of the key that has the fewest left among those that are served here, and how many instances hold them.",
         )
-        .number(WAITING, |limit| html! { (shape::count(limit.status.waiting)) })
-        .meaning(WAITING, "Requests that wait on this instance for a permit that comes back.")
-        .text(HEARTBEAT, |limit| heartbeat(&limit.status))
+        .number("waiting here", |limit| html! { (shape::count(limit.status.waiting)) })
+        .meaning("Requests that wait on this instance for a permit that comes back.")
+        .text("heartbeat", |limit| heartbeat(&limit.status))
         .meaning(
-            HEARTBEAT,
             "When the store last answered this instance. The permits of an instance that it does not hear of for that long go to others. Without a request under way there is nothing to tell.",
         )
-        .number(LOST, |limit| html! { (shape::count(limit.status.lost)) })
+        .number("lost permits", |limit| html! { (shape::count(limit.status.lost)) })
         .meaning(
-            LOST,
             "Permits that went to others while their requests were still under way here, because the store had not heard of this instance in time.",
         )
         .section("shared", "Requests at once on all instances")
