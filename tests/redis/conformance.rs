@@ -57,7 +57,7 @@ async fn one_server_decides_the_worked_examples() {
 async fn one_server_decides_every_trace_as_memory_does() {
     let suite = suite(&standalone().url(), "traces").await;
     for seed in seeds(20) {
-        suite.same_decisions_as_memory(seed, 15).await;
+        suite.same_decisions_as_memory(Duration::ZERO, seed, 15).await;
     }
 }
 
@@ -66,7 +66,7 @@ async fn one_server_decides_as_memory_does_when_the_clock_is_set_back() {
     let suite = suite(&standalone().url(), "back").await;
     for seed in seeds(10) {
         let by = Duration::from_secs(if seed % 2 == 0 { 60 } else { 10 });
-        suite.same_decisions_when_the_clock_is_set_back(by, seed, 15).await;
+        suite.same_decisions_as_memory(by, seed, 15).await;
     }
 }
 
@@ -214,10 +214,10 @@ async fn one_server_decides_keys_with_quotas_of_their_own_as_memory_does() {
     let suite = suite(&standalone().url(), "quotas").await;
     for seed in seeds(30) {
         match seed % 2 {
-            0 => suite.same_quotas_of_keys_as_memory(seed, 20).await,
+            0 => suite.same_quotas_of_keys_as_memory(Duration::ZERO, seed, 20).await,
             _ => {
                 let by = Duration::from_secs(10);
-                suite.same_quotas_of_keys_when_the_clock_is_set_back(by, seed, 20).await;
+                suite.same_quotas_of_keys_as_memory(by, seed, 20).await;
             }
         }
     }
@@ -247,7 +247,7 @@ async fn a_sentinel_group_decides_as_memory_does() {
     suite.rejected_requests_count().await;
     suite.modes().await;
     for seed in seeds(5) {
-        suite.same_decisions_as_memory(seed, 15).await;
+        suite.same_decisions_as_memory(Duration::ZERO, seed, 15).await;
     }
 }
 
@@ -259,7 +259,7 @@ async fn a_cluster_decides_as_memory_does() {
     suite.rejected_requests_count().await;
     suite.modes().await;
     for seed in 6..=10 {
-        suite.same_decisions_as_memory(seed, 15).await;
+        suite.same_decisions_as_memory(Duration::ZERO, seed, 15).await;
         suite.same_suspensions_as_memory(seed, 5).await;
         suite.same_leases_as_memory(seed, 10).await;
     }

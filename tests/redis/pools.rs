@@ -21,7 +21,7 @@ async fn decides_as_memory_does(pool: impl Into<DeadPool>, prefix: &str) {
     let suite = Conformance::new(store, clock);
     suite.all_or_nothing().await;
     suite.rejected_requests_count().await;
-    suite.same_decisions_as_memory(11, 10).await;
+    suite.same_decisions_as_memory(Duration::ZERO, 11, 10).await;
 }
 
 fn pool(server: &Server, size: usize) -> deadpool_redis::Pool {

@@ -20,24 +20,12 @@ use crate::random::Random;
 
 impl Conformance {
     /// Random traces of every mode over several keys and policies, in which the store decides exactly as the memory
-    /// store: outcome, delay, and every number of every quota.
+    /// store: outcome, delay, and every number of every quota. The clock repeatedly steps back and forth, up to this far behind the latest
+    /// time that it has shown.
     ///
     /// # Panics
     /// At the first difference, with the trace that led to it.
-    pub async fn same_decisions_as_memory(&self, seed: u64, traces: usize) {
-        self.compare_decisions(seed, traces, Duration::ZERO).await;
-    }
-
-    /// As [`same_decisions_as_memory`](Self::same_decisions_as_memory), with a clock that repeatedly steps back and forth, up to this far
-    /// behind the latest time that it has shown.
-    ///
-    /// # Panics
-    /// At the first difference, with the trace that led to it.
-    pub async fn same_decisions_when_the_clock_is_set_back(&self, by: Duration, seed: u64, traces: usize) {
-        self.compare_decisions(seed, traces, by).await;
-    }
-
-    async fn compare_decisions(&self, seed: u64, traces: usize, back: Duration) {
+    pub async fn same_decisions_as_memory(&self, back: Duration, seed: u64, traces: usize) {
         let (memory, mut random) = (self.memory(), Random::new(seed));
         for _ in 0..traces {
             let policy = random_policy(self.name(), &mut random);
@@ -171,29 +159,11 @@ impl Conformance {
     /// the memory store, whichever of a few quotas a request brings. Left out are logs with a resolution, several logs, and logs that
     /// count refused requests, because each store decides how much longer than necessary an entry counts under another period. Also
     /// left out are policies of several quotas, some of which start with less than a burst, because each store decides when a full key is
-    /// forgotten.
+    /// forgotten. The clock repeatedly steps back and forth, up to this far behind the latest time that it has shown.
     ///
     /// # Panics
     /// At the first difference, with the trace that led to it.
-    pub async fn same_quotas_of_keys_as_memory(&self, seed: u64, traces: usize) {
-        self.compare_quotas(seed, traces, Duration::ZERO).await;
-    }
-
-    /// As [`same_quotas_of_keys_as_memory`](Self::same_quotas_of_keys_as_memory), with a clock that repeatedly steps back and forth, up to
-    /// this far behind the latest time that it has shown.
-    ///
-    /// # Panics
-    /// At the first difference, with the trace that led to it.
-    pub async fn same_quotas_of_keys_when_the_clock_is_set_back(
-        &self,
-        by: Duration,
-        seed: u64,
-        traces: usize,
-    ) {
-        self.compare_quotas(seed, traces, by).await;
-    }
-
-    async fn compare_quotas(&self, seed: u64, traces: usize, back: Duration) {
+    pub async fn same_quotas_of_keys_as_memory(&self, back: Duration, seed: u64, traces: usize) {
         let (memory, mut random) = (self.memory(), Random::new(seed));
         for _ in 0..traces {
             let policy = random_policy(self.name(), &mut random);

@@ -371,7 +371,7 @@ async fn it_is_a_store_like_any_other_while_nothing_fails() {
     suite.all_or_nothing().await;
     suite.rejected_requests_count().await;
     suite.modes().await;
-    suite.same_decisions_as_memory(7, 20).await;
+    suite.same_decisions_as_memory(Duration::ZERO, 7, 20).await;
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use sluicegate_conformance::Conformance;
 use sluicegate_core::clock::ManualClock;
@@ -24,7 +25,7 @@ async fn conforms(wrap: impl FnOnce(&MemoryStore, &ManualClock) -> Arc<dyn Store
     suite.all_or_nothing().await;
     suite.rejected_requests_count().await;
     suite.modes().await;
-    suite.same_decisions_as_memory(seed, 20).await;
+    suite.same_decisions_as_memory(Duration::ZERO, seed, 20).await;
     suite.same_refunds_as_memory(seed, 20).await;
     suite.same_replacements_as_memory(seed, 20).await;
 }

@@ -35,7 +35,7 @@ async fn without_leases_it_decides_exactly_as_the_store_within() {
         Conformance::new(&store, clock)
     };
     closed.worked_examples().await;
-    closed.same_decisions_as_memory(3, 30).await;
+    closed.same_decisions_as_memory(Duration::ZERO, 3, 30).await;
     closed.same_refunds_as_memory(4, 20).await;
     closed.same_replacements_as_memory(5, 20).await;
 }

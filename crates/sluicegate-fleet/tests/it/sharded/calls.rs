@@ -43,7 +43,7 @@ async fn what_is_kept_whole_passes_the_whole_suite() {
     suite.worked_examples().await;
     suite.all_or_nothing().await;
     suite.modes().await;
-    suite.same_decisions_as_memory(1, 20).await;
+    suite.same_decisions_as_memory(Duration::ZERO, 1, 20).await;
     suite.same_refunds_as_memory(1, 20).await;
     suite.same_replacements_as_memory(1, 20).await;
 }
