@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::client::RedisClient;
 use super::decide::{Batcher, Decider, gather, probe};
 use super::key::Tags;
-use super::shared::{SharedKey, SharedValue, read_in_turn};
+use super::shared::{SharedValue, read_in_turn};
 use super::state::RedisState;
 use super::{RedisStore, durable, key};
 use crate::connection::{ConnectionState, Target, TrustedCa, supervise};
@@ -251,7 +251,7 @@ impl RedisStoreBuilder {
         let client = Arc::new(RedisClient { connection, background, clock, deadline });
         Ok(RedisStore(Arc::new(RedisState {
             decider: Arc::new(Decider::new(Arc::clone(&client), batcher)),
-            shared: SharedKey::new(value, Arc::clone(&client)),
+            shared: value,
             client,
             target,
             tags: Tags::new(&secret),

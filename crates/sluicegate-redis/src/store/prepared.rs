@@ -57,7 +57,7 @@ pub(super) struct Prepared {
     /// The moment, in microseconds, before which spends are forgotten; 0 if the policy was never reset as a whole.
     pub(super) since_us: u64,
     /// The moment, in microseconds, as of which keys continue from states under other rules; 0 for that of their last change.
-    replaced_us: u64,
+    pub(super) replaced_us: u64,
     pub(super) gives_back: bool,
     /// Whether spends are final: keys bring quotas of their own, and there is no account of refunds, so it is unknown by which quotas a
     /// spend has drained.
@@ -71,7 +71,7 @@ pub(super) struct Prepared {
     /// Whether a quota has periods of a calendar. Redis knows only the borders around this moment, which are part of the numbers.
     pub(super) has_calendar: bool,
     /// The policy with the borders at these moments, in microseconds.
-    current: Mutex<Option<(Range<u64>, Arc<Self>)>>,
+    pub(super) current: Mutex<Option<(Range<u64>, Arc<Self>)>>,
 }
 
 impl Prepared {
@@ -159,10 +159,6 @@ impl Prepared {
             true => around.start.max(border_us)..around.end,
             false => around.start..around.end.min(border_us),
         })
-    }
-
-    pub(super) fn of_onlooker(self, is_onlooker: bool) -> Self {
-        Self { is_onlooker, ..self }
     }
 }
 

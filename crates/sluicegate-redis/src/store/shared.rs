@@ -10,7 +10,7 @@ use redis::{Cmd, Value};
 use sluicegate_core::StoreError;
 use sluicegate_core::clock::{Clock, SystemClock};
 use sluicegate_core::error::StoreErrorKind;
-use sluicegate_core::store::{Event, Listener, Listeners, Shared, SharedFuture, Write};
+use sluicegate_core::store::{Event, Listener, Listeners, SharedFuture, Write};
 use sluicegate_core::support::lock;
 use tokio::time::{Instant, sleep};
 
@@ -24,43 +24,6 @@ const EVERY: Duration = Duration::from_secs(4);
 
 /// The pause after a failed read.
 const AGAIN: Duration = Duration::from_secs(1);
-
-/// The key of the shared bytes.
-pub(super) struct SharedKey {
-    value: Arc<SharedValue>,
-    client: Arc<RedisClient>,
-}
-
-impl SharedKey {
-    pub(super) fn new(value: Arc<SharedValue>, client: Arc<RedisClient>) -> Self {
-        Self { value, client }
-    }
-
-    /// The time of the server's clock, estimated from its last answer.
-    pub(super) fn now_us(&self) -> u64 {
-        self.value.now_us()
-    }
-
-    /// Notifies a listener of the current value, and adds it for later values.
-    pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
-        self.value.listen(listener);
-    }
-}
-
-impl Shared for SharedKey {
-    fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture {
-        let write = write.map(|write| Writing {
-            over: self.value.sealed(write.over),
-            bytes: self.value.sealed(write.bytes),
-            keep: write.keep,
-        });
-        let (value, connection) = (Arc::clone(&self.value), Arc::clone(&self.client.connection));
-        // In a task, so that it finishes even if the caller has left.
-        let runtime = self.client.runtime();
-        let call = runtime.map(|runtime| runtime.spawn(async move { value.call(&connection, write).await }));
-        Box::pin(async { call?.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))) })
-    }
-}
 
 /// Reads the bytes every few seconds, forever.
 pub(super) async fn read_in_turn(value: Arc<SharedValue>, connection: Arc<ConnectionState>) {
@@ -126,8 +89,21 @@ impl SharedValue {
         self.note(&reply).ok_or_else(|| StoreError::new(StoreErrorKind::Protocol))
     }
 
+    /// Writes the bytes, or only reads them, in a task, so that it finishes even if the caller has left.
+    pub(super) fn exchange(self: &Arc<Self>, client: &RedisClient, write: Option<Write<'_>>) -> SharedFuture {
+        let write = write.map(|write| Writing {
+            over: self.sealed(write.over),
+            bytes: self.sealed(write.bytes),
+            keep: write.keep,
+        });
+        let (value, connection) = (Arc::clone(self), Arc::clone(&client.connection));
+        let runtime = client.runtime();
+        let call = runtime.map(|runtime| runtime.spawn(async move { value.call(&connection, write).await }));
+        Box::pin(async { call?.await.unwrap_or_else(|_| Err(StoreError::new(StoreErrorKind::Unavailable))) })
+    }
+
     /// The time of the server's clock, estimated from its last answer.
-    fn now_us(&self) -> u64 {
+    pub(super) fn now_us(&self) -> u64 {
         // Relaxed: one number, which orders nothing else.
         self.machine.now_us().saturating_add_signed(self.ahead_us.load(Ordering::Relaxed))
     }
@@ -156,7 +132,7 @@ impl SharedValue {
     }
 
     /// Notifies a listener of the current value, and adds it for later values.
-    fn listen(&self, listener: Arc<dyn Listener>) {
+    pub(super) fn listen(&self, listener: Arc<dyn Listener>) {
         // Added first, so that it also gets a value that is read meanwhile.
         self.listeners.add(Arc::clone(&listener));
         listener.event(&Event::Shared(&self.there().bytes));

@@ -17,7 +17,7 @@ use super::decide::Decider;
 use super::key::{self, Tags};
 use super::permits;
 use super::prepared::Prepared;
-use super::shared::SharedKey;
+use super::shared::SharedValue;
 use super::slot::HashSlot;
 use crate::connection::{Target, part_of};
 
@@ -26,7 +26,7 @@ pub(super) struct RedisState {
     pub(super) client: Arc<RedisClient>,
     pub(super) decider: Arc<Decider>,
     pub(super) target: Target,
-    pub(super) shared: SharedKey,
+    pub(super) shared: Arc<SharedValue>,
     pub(super) is_onlooker: bool,
     pub(super) tags: Tags,
     pub(super) prefix: String,
@@ -85,7 +85,7 @@ impl Store for RedisState {
         self.open.open(policy, replaced, |policy| {
             let how = inherit.unwrap_or_default();
             let prepared = Prepared::new(&self.prefix, policy, how, since_us, replaced_us)?;
-            Ok(Arc::new(prepared.of_onlooker(self.is_onlooker)))
+            Ok(Arc::new(Prepared { is_onlooker: self.is_onlooker, ..prepared }))
         })
     }
 
@@ -124,7 +124,7 @@ impl Parts for RedisState {
 
 impl Shared for RedisState {
     fn exchange(&self, write: Option<Write<'_>>) -> SharedFuture {
-        self.shared.exchange(write)
+        self.shared.exchange(&self.client, write)
     }
 
     fn share_permits(&self, permits: &Arc<dyn SharedPermits>) -> Result<(), ConfigError> {
