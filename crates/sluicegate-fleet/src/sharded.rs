@@ -182,10 +182,6 @@ struct ShardedPolicies {
 }
 
 impl ShardedPolicies {
-    fn is_named(&self, policy: &Policy) -> bool {
-        self.policies.iter().any(|name| name == policy.name())
-    }
-
     /// Whether it is large enough to be kept in shards if possible.
     fn is_large(&self, policy: &Policy) -> bool {
         let is_above = |above| policy.quotas().iter().all(|quota| quota.quota().limit() > above);
@@ -210,7 +206,8 @@ impl Divide for ShardedPolicies {
 
     fn parts(&self, policy: &Policy, replaces: Option<bool>) -> Result<Option<Vec<Policy>>, ConfigError> {
         // A suspension is one span for the whole key.
-        let is_sharded = || !policy.is_of_suspension() && (self.is_named(policy) || self.is_large(policy));
+        let is_named = || self.policies.iter().any(|name| name == policy.name());
+        let is_sharded = || !policy.is_of_suspension() && (is_named() || self.is_large(policy));
         if replaces.unwrap_or_else(is_sharded) { self.split(policy).map(Some) } else { Ok(None) }
     }
 

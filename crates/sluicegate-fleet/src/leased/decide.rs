@@ -75,16 +75,6 @@ impl Wrap for LeasingStore {
     }
 }
 
-/// The next step for a spend with too few held units.
-///
-/// It is found under the lock of the key's set, and taken after the lock is released: no call begins under a lock.
-enum NextStep {
-    /// Wait for a refill that is under way.
-    Wait(Latch),
-    /// Go to the store, with this refill.
-    Within(PendingRefill),
-}
-
 /// Whether held units can decide an ask. Held units belong to the policy's quotas, so the store decides for a key that brings its own.
 #[inline]
 fn is_local(ask: &Ask<'_>) -> bool {
@@ -97,7 +87,7 @@ fn is_local(ask: &Ask<'_>) -> bool {
 impl LeaseState {
     /// Decides a request with one ask; `waits` says whether it may wait for the refill of another.
     #[inline]
-    pub(super) fn one(self: &Arc<Self>, ask: &Ask<'_>, waits: bool) -> DecisionFuture {
+    fn one(self: &Arc<Self>, ask: &Ask<'_>, waits: bool) -> DecisionFuture {
         let policy = match self.within.own(ask.policy()) {
             Ok(policy) => policy,
             Err(foreign) => return DecisionFuture::ready(Err(foreign)),
@@ -122,48 +112,52 @@ impl LeaseState {
             }
             return decision;
         }
-        match self.way(policy, measures, ask, (set, hash, now_us), waits) {
-            Some(NextStep::Wait(latch)) => self.wait(ask, latch),
-            Some(NextStep::Within(refill)) => {
+        if waits
+            && ask.mode() == Mode::Spend
+            // A store that always answers at once has answered before any request could wait.
+            && !self.within.store().always_answers()
+            && Handle::try_current().is_ok()
+            && let Some((account, _)) = set.find(hash, policy, ask.key())
+            && let Some(latch) = account.wait(ask.cost())
+        {
+            // No call begins under a lock.
+            drop(set);
+            return self.wait(ask, latch);
+        }
+        let refill = self.refill(&mut set, (policy, hash), Some(measures), ask, now_us);
+        drop(set);
+        match refill {
+            Some(refill) => {
                 self.ask_within(std::slice::from_ref(ask), std::iter::once((0, refill)).collect())
             }
             None => self.pass(policy, ask),
         }
     }
 
-    /// The next step for an ask with too few units in this set; `None` if it is not leased.
-    fn way(
-        self: &Arc<Self>,
-        policy: &Arc<LeasedPolicy>,
-        measures: &[Measure],
+    /// The refill to request beside an ask that goes to the store; of no units without `measures` to request it by. `None` if the answer
+    /// need not be noted.
+    fn refill(
+        &self,
+        set: &mut AccountSet,
+        (policy, hash): (&Arc<LeasedPolicy>, u64),
+        measures: Option<&[Measure]>,
         ask: &Ask<'_>,
-        (mut set, hash, now_us): (MutexGuard<'_, AccountSet>, u64, u64),
-        waits: bool,
-    ) -> Option<NextStep> {
+        now_us: u64,
+    ) -> Option<PendingRefill> {
         let Some((account, _)) = set.find(hash, policy, ask.key()) else {
             policy.remember(ask.policy());
             set.make(hash, policy, ask.key(), now_us)?;
-            return Some(NextStep::Within(PendingRefill::none(self.id(hash, policy, ask), now_us)));
+            return Some(PendingRefill::none(self.id(hash, policy, ask), now_us));
         };
-        if waits
-            && ask.mode() == Mode::Spend
-            // A store that always answers at once has answered before any request could wait.
-            && !self.within.store().always_answers()
-            && Handle::try_current().is_ok()
-            && let Some(latch) = account.wait(ask.cost())
-        {
-            return Some(NextStep::Wait(latch));
-        }
         account.passes(ask.cost());
         let number = self.number();
-        let units = account.begin(measures, &self.batch, ask.cost(), (now_us, number));
-        if units == 0 && account.is_fresh(&self.batch, now_us) {
-            return None;
-        }
-        Some(NextStep::Within(PendingRefill::new(self.id(hash, policy, ask), now_us, number, units)))
+        let units =
+            measures.map_or(0, |measures| account.begin(measures, &self.batch, ask.cost(), (now_us, number)));
+        let is_noted = units > 0 || !account.is_fresh(&self.batch, now_us);
+        is_noted.then(|| PendingRefill::new(self.id(hash, policy, ask), now_us, number, units))
     }
 
-    pub(super) fn id(&self, hash: u64, policy: &Arc<LeasedPolicy>, ask: &Ask<'_>) -> AccountId {
+    fn id(&self, hash: u64, policy: &Arc<LeasedPolicy>, ask: &Ask<'_>) -> AccountId {
         AccountId { hash, policy: Arc::clone(policy), key: ask.key().to_key() }
     }
 
@@ -246,27 +240,16 @@ impl LeaseState {
             let (policy, hash) = (policies[usize::from(place)], hashes[usize::from(place)]);
             let Some(measures) = policy.measures() else { continue };
             let set = set_at(&mut sets, self.table.place(hash));
-            let Some((account, counts)) = set.find(hash, policy, ask.key()) else {
-                policy.remember(ask.policy());
-                if set.make(hash, policy, ask.key(), now_us).is_some() {
-                    refills.push((place, PendingRefill::none(self.id(hash, policy, ask), now_us)));
-                }
-                continue;
-            };
-            account.passes(ask.cost());
-            let fits = quotas + measures.len() <= MAX_QUOTAS;
             // The units held may be enough for this ask, and only the units of another ask are missing.
-            let is_enough = account.has(measures, ask, now_us, &mut counts.lost);
-            let number = self.number();
-            let units = match fits && !is_enough {
-                true => account.begin(measures, &self.batch, ask.cost(), (now_us, number)),
-                false => 0,
-            };
-            quotas += if units > 0 { measures.len() } else { 0 };
-            if units == 0 && account.is_fresh(&self.batch, now_us) {
-                continue;
+            let is_enough = set
+                .find(hash, policy, ask.key())
+                .is_some_and(|(account, counts)| account.has(measures, ask, now_us, &mut counts.lost));
+            let leases = !is_enough && quotas + measures.len() <= MAX_QUOTAS;
+            let refill = self.refill(set, (policy, hash), Some(measures).filter(|_| leases), ask, now_us);
+            if let Some(refill) = refill {
+                quotas += if refill.units > 0 { measures.len() } else { 0 };
+                refills.push((place, refill));
             }
-            refills.push((place, PendingRefill::new(self.id(hash, policy, ask), now_us, number, units)));
         }
         drop(sets);
         if refills.is_empty() { self.within.decide(asks) } else { self.ask_within(asks, refills) }

@@ -73,7 +73,9 @@ impl Measure {
             (None, _) => 0,
             (Some(_), None) => left,
             // Usually all of them may be spent, which needs no division. A millisecond is more than the rounding of unit times.
-            (Some(rest_us), Some(unit_us)) if drains_by(left, unit_us).saturating_add(1_000) <= rest_us => {
+            (Some(rest_us), Some(unit_us))
+                if left.saturating_mul(unit_us).saturating_add(1_000) <= rest_us =>
+            {
                 left
             }
             // The last one, and the units before it that drain in its remaining time.
@@ -92,12 +94,6 @@ impl Measure {
     pub(super) fn more_after_us(&self, reset_us: u64) -> u64 {
         self.unit_us.map_or(reset_us, |unit_us| unit_us.min(reset_us))
     }
-}
-
-/// The time until this many units have drained, rounded up.
-#[inline]
-fn drains_by(units: u64, unit_us: u64) -> u64 {
-    units.saturating_mul(unit_us)
 }
 
 /// The units that a key has spent on this instance since a moment; older ones count less and less.

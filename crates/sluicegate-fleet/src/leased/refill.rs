@@ -36,7 +36,7 @@ pub(super) struct PendingRefill {
     sent_us: u64,
     /// The number of its flight; 0 if it has none.
     number: u64,
-    units: u64,
+    pub(super) units: u64,
 }
 
 /// The leases requested beside the asks of a request, each with the index of its ask.
