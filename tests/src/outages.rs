@@ -25,7 +25,7 @@ pub const FAILS: u8 = 1;
 pub const HANGS: u8 = 2;
 /// It says that the asks are wrong.
 pub const ERRS: u8 = 3;
-/// It fails for charges that come alone.
+/// It fails for calls that only charge.
 pub const CHARGES_NOTHING_ALONE: u8 = 4;
 /// The same, and it takes a while to.
 pub const CHARGES_NOTHING_ALONE_AND_LATE: u8 = 5;
@@ -53,10 +53,12 @@ impl Store for Flaky {
 
     fn decide(&self, asks: &[Ask<'_>]) -> DecisionFuture {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let is_a_charge = matches!(asks, [ask] if ask.mode() == Mode::Charge);
+        let only_charges = asks.iter().all(|ask| ask.mode() == Mode::Charge);
         let unavailable = || StoreError::new(StoreErrorKind::Unavailable);
         match self.mood.load(Ordering::Relaxed) {
-            CHARGES_NOTHING_ALONE | CHARGES_NOTHING_ALONE_AND_LATE if !is_a_charge => self.store.decide(asks),
+            CHARGES_NOTHING_ALONE | CHARGES_NOTHING_ALONE_AND_LATE if !only_charges => {
+                self.store.decide(asks)
+            }
             CHARGES_NOTHING_ALONE_AND_LATE => {
                 let error = unavailable();
                 DecisionFuture::pending(async {

@@ -8,7 +8,7 @@
 //! others are charged.
 //!
 //! When a policy is replaced, its debts move to the new one, and a key that is reset owes nothing. Debts are taken out for one call at a
-//! time. What could not be charged is put back, unless a key was reset during the call: then all debts of that call are forgotten.
+//! time; the ledger remembers them until the next call, so that both find them, and what could not be charged is put back.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,8 +37,8 @@ struct DebtLedger {
     parts: BTreeMap<u64, HashMap<Key, Owed>>,
     /// The number of keys in all parts.
     keys: usize,
-    /// How often keys were reset, or a policy has let all of them start afresh.
-    resets: u64,
+    /// The debts of the last call. A debt that was reset meanwhile has no units.
+    out: Vec<(Key, Debt)>,
 }
 
 /// The debts of one key, per policy; most have one.
@@ -48,8 +48,6 @@ type Owed = SmallVec<[Debt; 1]>;
 pub(super) struct DebtBatch {
     pub(super) parts: u64,
     pub(super) debts: Vec<(Key, Debt)>,
-    /// The resets before it was taken out.
-    resets: u64,
 }
 
 /// Units that one key spent under one policy.
@@ -145,9 +143,14 @@ impl Debts {
         self.count.store(ledger.keys, Ordering::Relaxed);
     }
 
-    /// Adds suspensions that were reported to the store but not counted there.
-    pub(super) fn add_count(&self, parts: u64, suspensions: PreparedPolicy, key: Key, times: u64) {
+    /// Adds the count of the suspension of the last call, which was reported to the store but not counted there, unless it was reset
+    /// meanwhile.
+    pub(super) fn add_count(&self, parts: u64) {
         let mut ledger = self.lock();
+        let Some((key, Debt { counted: Some((suspensions, times)), units: 1.., .. })) = ledger.out.pop()
+        else {
+            return;
+        };
         ledger.add(parts, key, Debt { alone: times, ..Debt::new(suspensions, times) });
         self.count.store(ledger.keys, Ordering::Relaxed);
     }
@@ -164,25 +167,34 @@ impl Debts {
     /// Forgets the debt of a key that was reset. A count of suspensions goes with the rest of its suspension.
     pub(super) fn forget(&self, policy: &PreparedPolicy, key: KeyRef<'_>) {
         let mut ledger = self.lock();
-        ledger.resets += 1;
-        if ledger.keys == 0 {
+        if ledger.keys == 0 && ledger.out.is_empty() {
             return;
         }
         let key = key.to_key();
-        let owed = ledger.parts.values_mut().filter_map(|keys| keys.get_mut(&key)).flatten();
+        let DebtLedger { parts, out, .. } = &mut *ledger;
+        let owed = parts.values_mut().filter_map(|keys| keys.get_mut(&key)).flatten();
+        let owed = owed.chain(out.iter_mut().filter(|(of, _)| *of == key).map(|(_, debt)| debt));
         owed.filter(|debt| debt.policy.is(policy)).for_each(|debt| debt.units = 0);
     }
 
     /// Moves debts from a replaced policy to the new one; or forgets them, if the new one starts all keys afresh.
     pub(super) fn hand_over(&self, old: &PreparedPolicy, new: &PreparedPolicy, how: Inherit) {
         let mut ledger = self.lock();
-        for debt in ledger.parts.values_mut().flat_map(HashMap::values_mut).flatten() {
-            if debt.policy.is(old) {
-                debt.policy = new.clone();
-            }
+        let DebtLedger { parts, out, .. } = &mut *ledger;
+        let owed = parts.values_mut().flat_map(HashMap::values_mut).flatten();
+        for debt in owed.chain(out.iter_mut().map(|(_, debt)| debt)) {
+            let counted = debt.counted.iter_mut().map(|(suspensions, _)| suspensions);
+            counted
+                .chain([&mut debt.policy])
+                .filter(|policy| policy.is(old))
+                .for_each(|policy| *policy = new.clone());
         }
         if how == Inherit::Reset {
-            ledger.resets += 1;
+            ledger
+                .out
+                .iter_mut()
+                .filter(|(_, debt)| debt.policy.is(new))
+                .for_each(|(_, debt)| debt.units = 0);
             for keys in ledger.parts.values_mut() {
                 keys.retain(|_, owed| {
                     owed.retain(|debt| !debt.policy.is(new));
@@ -211,7 +223,7 @@ impl Debts {
     /// another part's failure never makes a charge uncertain that succeeded. A suspension has a call of its own.
     pub(super) fn take(&self, debtors: &mut Vec<(u64, Key)>) -> Option<DebtBatch> {
         let mut ledger = self.lock();
-        let (mut batch, mut room) = (DebtBatch { parts: 0, debts: Vec::new(), resets: ledger.resets }, 0);
+        let (mut batch, mut room) = (DebtBatch { parts: 0, debts: Vec::new() }, 0);
         while let Some((parts, key)) = debtors.last() {
             if batch.debts.is_empty() {
                 (batch.parts, room) = (*parts, MAX_QUOTAS);
@@ -228,21 +240,22 @@ impl Debts {
             room -= needs;
             batch.debts.push((key.clone(), take_next(owed, place)));
         }
+        ledger.out.clone_from(&batch.debts);
         self.count.store(ledger.keys, Ordering::Relaxed);
         Some(batch).filter(|batch| !batch.debts.is_empty())
     }
 
-    /// Puts back debts that could not be charged, under the policies that have replaced theirs.
-    pub(super) fn put_back(&self, batch: DebtBatch, newest: impl Fn(&PreparedPolicy) -> PreparedPolicy) {
+    /// Puts back the debts of the last call, which could not be charged to these parts.
+    pub(super) fn put_back(&self, parts: u64) {
         let mut ledger = self.lock();
-        if ledger.resets != batch.resets {
-            return;
-        }
-        for (key, Debt { policy, units, alone, counted }) in batch.debts {
-            if let Some((suspensions, times)) = counted {
-                ledger.add(batch.parts, key.clone(), Debt::new(newest(&suspensions), times));
+        for (key, mut debt) in std::mem::take(&mut ledger.out) {
+            if debt.units == 0 {
+                continue;
             }
-            ledger.add(batch.parts, key, Debt { policy: newest(&policy), units, alone, counted: None });
+            if let Some((suspensions, times)) = debt.counted.take() {
+                ledger.add(parts, key.clone(), Debt::new(suspensions, times));
+            }
+            ledger.add(parts, key, debt);
         }
         self.count.store(ledger.keys, Ordering::Relaxed);
     }

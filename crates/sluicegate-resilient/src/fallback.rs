@@ -269,7 +269,7 @@ fn opened_share(policy: &PreparedPolicy) -> Option<&FallbackShare> {
 }
 
 /// The policy that has replaced this one; itself if there is none.
-pub(super) fn newest(policy: &PreparedPolicy) -> PreparedPolicy {
+fn newest(policy: &PreparedPolicy) -> PreparedPolicy {
     let newest = opened_share(policy).and_then(|share| share.newer(|newer| newer.policy.upgrade()));
     newest.unwrap_or_else(|| policy.clone())
 }

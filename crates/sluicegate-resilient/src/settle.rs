@@ -24,7 +24,6 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::debts::Debt;
-use super::fallback::newest;
 use super::state::{DebtSettlement, ResilientState, is_owed_on};
 
 /// The pause between two tries while debts are left; doubled after each try that has charged none of the debts that it took out, until
@@ -132,7 +131,7 @@ impl ResilientState {
                 self.counts.failed(&error);
                 if is_owed_on(&error) {
                     // The key is suspended in the store. Another call would not count as a new suspension, so the count is owed alone.
-                    self.fallback.debts.add_count(parts, newest(suspensions), key.clone(), *times);
+                    self.fallback.debts.add_count(parts);
                 }
             }
         }
@@ -199,7 +198,7 @@ impl Settling {
                         debtors.retain(|(parts, _)| parts & batch.parts == 0);
                     }
                     if is_owed_on(&error) {
-                        debts.put_back(batch, newest);
+                        debts.put_back(batch.parts);
                     } else {
                         unanswered += batch.debts.len();
                     }

@@ -625,6 +625,7 @@ async fn a_key_that_is_reset_owes_nothing_from_before_also_while_its_debt_is_bei
             let limiter = scene.limiter(on_outage);
             scene.mood(FAILS);
             let _ = now(limiter.charge("ada", 20));
+            let _ = now(limiter.charge("bob", 7));
             scene.mood(mood);
             scene.advance(2);
             let _ = now(limiter.peek("eve"));
@@ -638,6 +639,7 @@ async fn a_key_that_is_reset_owes_nothing_from_before_also_while_its_debt_is_bei
             let _ = now(limiter.peek("eve"));
             tokio::task::yield_now().await;
             assert_eq!(now(limiter.peek("ada")).remaining(), 90, "{on_outage:?} {mood}");
+            assert_eq!(now(limiter.peek("bob")).remaining(), 93, "{on_outage:?} {mood}: it was not reset");
         }
     }
 }
