@@ -1,27 +1,36 @@
-//! The pages as a reader sees them. Each block of code is a module of `recipes`, and compiles there.
+//! The pages as a reader sees them: each block of code is pasted into a fresh crate, and compiles there.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use sluicegate::rules::{RulesFile, Variables};
+use sluicegate_tests::process::cargo;
 
 use crate::files;
 
 /// The pages, from the root of the repository.
 const PAGES: [&str; 13] = include!("pages.in");
 
-/// The packages that the pages tell a reader to add.
-const PACKAGES: [&str; 9] = [
-    "axum",
-    "metrics_exporter_prometheus",
-    "reqwest",
-    "reqwest_middleware",
-    "sluicegate",
-    "tokio",
-    "tower",
-    "tower_http",
-    "tracing",
-];
+/// The packages that the pages tell a reader to add, with the features that they name.
+const MANIFEST: &str = r#"[package]
+name = "pasted"
+version = "0.0.0"
+edition = "2024"
+
+[dependencies]
+axum = "0.8"
+metrics-exporter-prometheus = { version = "0.18", default-features = false }
+reqwest = { version = "0.13", default-features = false }
+reqwest-middleware = { version = "0.5", default-features = false }
+sluicegate = { path = "ROOT/crates/sluicegate", features = ["deferred", "in-flight", "overflow", "redis", "reqwest", "rules", "secrets", "status"] }
+tokio = { version = "1", features = ["macros", "net", "rt-multi-thread", "test-util"] }
+tower = { version = "0.5", features = ["util"] }
+tower-http = { version = "0.6", default-features = false, features = ["cors"] }
+tracing = { version = "0.1", default-features = false }
+
+[workspace]
+"#;
 
 fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -83,6 +92,15 @@ fn every_rules_file_on_a_page_can_be_put_in_force() {
     assert!(read > 4, "only {read} were found");
 }
 
+fn write(path: PathBuf, text: &str) {
+    fs::create_dir_all(path.parent().expect("it has a folder")).expect("the folder is made");
+    // A file that stays as it was is not compiled again.
+    if fs::read_to_string(&path).is_ok_and(|before| before == text) {
+        return;
+    }
+    fs::write(path, text).expect("the file is written");
+}
+
 #[test]
 fn no_block_has_a_line_that_only_rustdoc_hides() {
     for page in PAGES {
@@ -101,16 +119,35 @@ fn the_program_on_the_first_screen_of_the_readme_has_ten_lines_or_so() {
     assert!(program.contains("fn main"), "it is no program:\n{program}");
 }
 
-/// All blocks are compiled as modules of `recipes`, where more packages are at hand than a reader adds.
 #[test]
-fn every_block_uses_only_packages_that_a_reader_is_told_to_add() {
+fn every_block_compiles_when_it_is_pasted_into_a_fresh_crate() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pasted");
+    // Blocks of a former run, of a page that has fewer now.
+    fs::remove_dir_all(folder.join("src")).ok();
+    let mut modules = String::new();
     for page in PAGES {
+        let name = Path::new(page).file_stem().and_then(|stem| stem.to_str()).expect("pages have names");
         for (first, block) in blocks(page) {
-            let imports = block.lines().filter_map(|line| line.trim_start().strip_prefix("use "));
-            let mut packages = imports.filter_map(|path| path.split("::").next());
-            let known = ["std", "super"].into_iter().chain(PACKAGES);
-            let other = packages.find(|package| !known.clone().any(|known| known == *package));
-            assert_eq!(other, None, "{page}:{first}");
+            let name = format!("{}_{first}", name.to_lowercase());
+            if block.contains("fn main()") {
+                write(folder.join(format!("src/bin/{name}.rs")), &block);
+            } else {
+                write(folder.join(format!("src/{name}.rs")), &block);
+                writeln!(modules, "mod {name};").expect("text takes text");
+            }
         }
     }
+    write(folder.join("src/lib.rs"), &format!("#![allow(dead_code)]\n{modules}"));
+    let root = root().canonicalize().expect("it is there");
+    write(folder.join("Cargo.toml"), &MANIFEST.replace("ROOT", &root.display().to_string()));
+    // The versions that everything else is tested with, so that nothing has to be looked up.
+    fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).expect("the lock file is there");
+    // In the folder of the others, which has built most of it.
+    let output = cargo()
+        .args(["check", "--offline", "--all-targets"])
+        .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join(".."))
+        .current_dir(&folder)
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

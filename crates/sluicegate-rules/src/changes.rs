@@ -44,8 +44,8 @@ use crate::compile::{Compiled, FileRoom, NamedStore};
 /// # Ok::<(), sluicegate_rules::RulesError>(())
 /// ```
 ///
-/// It lists policies, and keys and tiers with quotas of their own. Rules, keys and conditions change with the file as well but are not
-/// listed: two files that differ only in these have only kept policies.
+/// It lists policies, and keys and tiers with quotas of their own. Rules, keys, conditions and the statuses of refusals change with the
+/// file as well but are not listed: two files that differ only in these have only kept policies.
 ///
 /// ```
 /// use sluicegate_rules::{RulesFile, Variables};

@@ -149,7 +149,9 @@ crate::setters! { ConfigError
 
     /// This error with its cause, which [`source`](Error::source) returns and the message leaves out.
     #[must_use]
-    pub fn with_source(it, source: impl Into<Box<dyn Error + Send + Sync>>) { it.source = Some(source.into().into()) }
+    pub fn with_source(it, source: impl Into<Box<dyn Error + Send + Sync>>) {
+        it.source = Some(source.into().into())
+    }
 }
 
 impl ConfigError {

@@ -35,7 +35,9 @@ crate::setters! { PolicyBuilder
     /// # Ok(())
     /// # }
     /// ```
-    pub fn suspend(it, after: u64, within: impl IntoTimeSpan, lasts: impl IntoTimeSpan) { it.suspension_draft().terms = Some((after, within.into_time_span(), lasts.into_time_span())) }
+    pub fn suspend(it, after: u64, within: impl IntoTimeSpan, lasts: impl IntoTimeSpan) {
+        it.suspension_draft().terms = Some((after, within.into_time_span(), lasts.into_time_span()));
+    }
 
     /// Sets the longest [suspension](Self::suspend), however many came before. Default: a day, or the length of
     /// the first one if that is more.

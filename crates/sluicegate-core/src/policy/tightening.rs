@@ -77,7 +77,9 @@ crate::setters! { PolicyBuilder
     /// # Errors
     /// When the policy is built: for a quota that is not below its first one or that its algorithm cannot keep, and for no time, or more
     /// than 30 days; and for the settings below without this one.
-    pub fn tighten(it, quota: impl IntoQuota, longest: impl IntoTimeSpan) { it.tightening.to = Some((quota.into_quota(), longest.into_time_span())) }
+    pub fn tighten(it, quota: impl IntoQuota, longest: impl IntoTimeSpan) {
+        it.tightening.to = Some((quota.into_quota(), longest.into_time_span()))
+    }
 
     /// Sets how many instances have to see an alarm within an hour before they [tighten](Self::tighten), if they share a store: 1 to
     /// 100. Default: 2, so that no instance tightens on its own evidence.
