@@ -34,7 +34,20 @@ const ALLOWED: &[(&str, usize, &str)] = &[
 
 /// Whether this line, below an attribute, begins something that is there or not: an item, a field, a variant or its arm.
 fn is_added(line: &str) -> bool {
-    let words = ["pub", "mod", "use", "fn", "async fn", "impl", "struct", "enum", "const", "static", "type"];
+    let words = [
+        "pub",
+        "mod",
+        "use",
+        "fn",
+        "async fn",
+        "impl",
+        "struct",
+        "enum",
+        "const",
+        "static",
+        "type",
+        "macro_rules!",
+    ];
     let is_item = words.iter().any(|word| line.strip_prefix(word).is_some_and(|rest| !rest.starts_with('_')));
     let is_arm = line.contains(" => ") || line.starts_with(char::is_uppercase);
     let is_field = line.split_once([':', '(', ',']).is_some_and(|(name, _)| {

@@ -9,7 +9,7 @@ mod attribute;
 mod behind_nginx;
 #[path = "../../examples/monitoring.rs"]
 #[expect(dead_code, reason = "its `main` is for those who run it")]
-mod monitoring;
+pub(crate) mod monitoring;
 #[path = "../../examples/quickstart.rs"]
 #[expect(dead_code, reason = "its `main` is for those who run it")]
 mod quickstart;

@@ -1,9 +1,5 @@
 //! The monitoring example over a socket: its metrics, its page, and the webhook that is told of suspensions.
 
-#[path = "../../examples/monitoring.rs"]
-#[expect(dead_code, reason = "its `main` is for those who run it")]
-mod example;
-
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +17,8 @@ use sluicegate_tests::process::alone;
 use sluicegate_tests::servers::Server;
 use tokio::sync::{Semaphore, mpsc};
 
-use self::example::webhook::{MOST_WAITING, post_suspensions};
+use crate::invented::monitoring as example;
+use crate::invented::monitoring::webhook::{MOST_WAITING, post_suspensions};
 use crate::operate::alerts::assert_slow_decisions_alert;
 use crate::operate::browser::Page;
 use crate::support::{Client, serve};
