@@ -138,11 +138,11 @@ impl ShortAnswer {
 impl From<ShortAnswer> for Decision {
     #[inline]
     fn from(answer: ShortAnswer) -> Self {
+        // Before the decision is made: it would be copied after an allocation.
+        let details = answer.trace.map(|trace| Details { traces: few([trace]), ..Details::default() });
+        let details = details.map(Arc::new);
         let mut decision = Self::single(answer.at_us, answer.status);
-        decision.by = answer.by;
-        if let Some(trace) = answer.trace {
-            decision.details = Some(Arc::new(Details { traces: few([trace]), ..Details::default() }));
-        }
+        (decision.by, decision.details) = (answer.by, details);
         decision
     }
 }

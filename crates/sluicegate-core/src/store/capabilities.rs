@@ -257,9 +257,9 @@ impl fmt::Display for Place {
 ///
 /// It decides as the store does, and leaves all cases to the store that one look at the key does not decide.
 pub trait ShortWay: Send + Sync {
-    /// Spends `cost` units of the key if they fit now, or refuses them, as the store does if the policy does not wait, and counts the refusal if
-    /// it counts towards a suspension. It leaves all cases that one look at the key does not decide to the store: then nothing has been spent or counted,
-    /// and there is no answer.
+    /// Spends `cost` units of the key if they fit now. Otherwise refuses them, as the store does, if the policy does not wait, and counts
+    /// the refusal if it counts towards a suspension. It leaves all cases that one look at the key does not decide to the store: then
+    /// nothing has been spent or counted, and there is no answer.
     fn spend(&self, key: &KeyRef<'_>, cost: u64) -> Option<ShortAnswer>;
 
     /// Whether it is certain without a call that this key is at rest under the policy, so that a peek at it can be left out.

@@ -59,7 +59,8 @@ impl PolicyBuckets {
             let key = self.context.hashed(ask.key());
             for (quota, bucket) in (0_u8..).zip(buckets(ask)?) {
                 let hash = self.context.hash(bucket.salt, key);
-                *all.next()? = Some(BucketAsk::new(bucket, (ask, hash), (policy, quota)));
+                let table = if let Home::Narrow(table) = bucket.home() { Some(table) } else { None };
+                *all.next()? = Some(BucketAsk::new(bucket, table, (ask, hash), (policy, quota)));
             }
         }
         Some(())
@@ -182,8 +183,12 @@ fn spend<'a, S: LockedSpot, const N: usize>(
 
 impl<'a> BucketAsk<'a> {
     #[inline]
-    fn new(bucket: &'a Bucket, (ask, hash): (&'a Ask<'a>, u64), at: (u8, u8)) -> Self {
-        let table = if let Home::Narrow(table) = bucket.home() { Some(table) } else { None };
+    fn new(
+        bucket: &'a Bucket,
+        table: Option<&'a NarrowTable>,
+        (ask, hash): (&'a Ask<'a>, u64),
+        at: (u8, u8),
+    ) -> Self {
         Self {
             bucket,
             ask,
