@@ -1,8 +1,8 @@
 //! Charges units that were spent without the store to it when it is back.
 //!
-//! One task at a time charges the debts to parts that are asked, part by part in calls of up to 16 quotas. Only units that *still count* are charged: the fallback is
-//! asked how much of each quota the key uses now, because units that drained during the outage
-//! would have drained in the store as well. A suspension is not a sum, and is reported in a call of its own.
+//! One task at a time charges the debts to parts that are asked, part by part in calls of up to 16 quotas. Only units that *still count*
+//! are charged: the fallback is asked how much of each quota the key uses now, because units that drained during the outage would have
+//! drained in the store as well. A suspension is not a sum, and is reported in a call of its own.
 //!
 //! A charge that is not answered in time is given up and not repeated: it has most likely arrived,
 //! and repeating it could lock a key out. A charge that certainly failed stays owed.

@@ -198,8 +198,9 @@ impl PreparedPolicy {
         self.is_plain
     }
 
-    /// The mode in which a request spends from it: at once, or at its turn if the policy waits.
-    pub(crate) fn spends(&self) -> Mode {
+    /// The mode in which a request spends from it: at once, or at its turn if the policy waits. For stores around stores.
+    #[doc(hidden)]
+    pub fn spends(&self) -> Mode {
         self.spends
     }
 

@@ -5,6 +5,7 @@
 //! 3. The store is asked, and its answer is kept even if the future is dropped: a client that hangs up at once would otherwise cost a
 //!    call each time.
 
+use std::cell::LazyCell;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,11 +81,9 @@ impl Wrap for CachedStore {
 
     fn short_way(&self, policy: &PreparedPolicy, within: Arc<dyn ShortWay>) -> Option<Arc<dyn ShortWay>> {
         let version = self.0.within.own(policy).ok()?.version;
-        let longest = policy.policy().on_exceeded().longest_wait();
-        let mode = longest.map_or(Mode::Spend, |longest| Mode::Reserve { longest });
         let counts = policy.policy().counts_rejected() || policy.policy().suspension().is_some();
         let (state, policy) = (Arc::clone(&self.0), policy.clone());
-        Some(Arc::new(CachedShortWay { within, state, policy, mode, version, counts }))
+        Some(Arc::new(CachedShortWay { within, state, policy, version, counts }))
     }
 
     fn hear(&self, notice: &Notice<'_>) {
@@ -340,8 +339,6 @@ struct CachedShortWay {
     within: Arc<dyn ShortWay>,
     state: Arc<CacheState>,
     policy: PreparedPolicy,
-    /// The mode of its asks.
-    mode: Mode,
     /// The number of the policy.
     version: u64,
     /// Whether a refusal counts, so that an ask has to go through the cache.
@@ -351,12 +348,12 @@ struct CachedShortWay {
 impl ShortWay for CachedShortWay {
     fn spend(&self, key: &KeyRef<'_>, cost: u64) -> Option<ShortAnswer> {
         let Self { state, .. } = self;
-        let id = || state.table.id(self.version, *key);
-        let is_unknown = state.table.is_unknown(id);
+        let id = LazyCell::new(|| state.table.id(self.version, *key));
+        let is_unknown = state.table.is_unknown(|| *id);
         let (mark, now_us) = (state.table.mark(), state.clock.now_us());
         let question = || {
-            let ask = Ask::new(&self.policy, *key, cost, self.mode);
-            Question::new(0, &ask, 1, (id(), state.quotas(&ask)), mark)
+            let ask = Ask::new(&self.policy, *key, cost, self.policy.spends());
+            Question::new(0, &ask, 1, (*id, state.quotas(&ask)), mark)
         };
         if !is_unknown {
             return if self.counts { None } else { self.refusal(&question()?, now_us) };

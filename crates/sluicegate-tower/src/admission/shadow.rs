@@ -181,7 +181,8 @@ pub(crate) struct Trial {
     state: Mutex<TrialState>,
 }
 
-/// The verdict may come after the response.
+/// The verdict may come before the response or after it, and the response may give units back. The later of the two gives them back; the
+/// mutex orders the two.
 #[derive(Debug)]
 enum TrialState {
     Asked,

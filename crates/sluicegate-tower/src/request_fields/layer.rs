@@ -82,26 +82,29 @@ impl RequestFieldsLayer {
     /// Sets the treatment of requests whose bodies cannot be read. Default: [`OnUnreadable::Match`].
     #[must_use]
     pub fn on_unreadable(self, treatment: OnUnreadable) -> Self {
-        self.with(|shared| {
-            let wanted = WantedFields { on_unreadable: treatment, ..shared.wanted.load().as_ref().clone() };
-            shared.wanted = Arc::new(ArcSwap::from_pointee(wanted));
-        })
+        self.wanting(|wanted| wanted.on_unreadable = treatment)
     }
 
     /// Also counts the bytes of bodies, for [`Reserve::bytes`](crate::settle::Reserve::bytes): one whose length is not stated is read as for its fields.
     /// Default: only bodies with fields to find are read.
     #[must_use]
     pub fn count_bytes(self) -> Self {
-        self.with(|shared| {
-            let wanted = WantedFields { counts_bytes: true, ..shared.wanted.load().as_ref().clone() };
-            shared.wanted = Arc::new(ArcSwap::from_pointee(wanted));
-        })
+        self.wanting(|wanted| wanted.counts_bytes = true)
     }
 
     /// Finds the fields of this body, which a tool has read, for a request with this head.
     pub fn find(&self, head: &HeaderMap, body: &[u8]) -> RequestFields {
         let is_whole = body.len() <= self.0.at_most;
         self.0.wanted.load().find(head, is_whole.then_some(body)).of_bytes(u64::try_from(body.len()).ok())
+    }
+
+    /// This layer, which wants something else; layers that it was cloned from do not.
+    fn wanting(self, change: impl FnOnce(&mut WantedFields)) -> Self {
+        self.with(|shared| {
+            let mut wanted = shared.wanted.load().as_ref().clone();
+            change(&mut wanted);
+            shared.wanted = Arc::new(ArcSwap::from_pointee(wanted));
+        })
     }
 
     fn with(mut self, change: impl FnOnce(&mut FieldReader)) -> Self {
